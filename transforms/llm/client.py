@@ -1,0 +1,95 @@
+"""What a client of a model is, and which one the settings ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from transforms.llm.completion import Completion
+from transforms.llm.openai import OpenAIClient
+from transforms.settings import Limits, Model, Task
+
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY = "OPENAI_API_KEY"
+EMBEDDED_PARAMETERS = {"temperature": 0, "max_tokens": 256}
+
+
+class Client(Protocol):
+    """An endpoint with one model behind it. Any number of threads may call it at once."""
+
+    def complete(self, system: str, user: str) -> Completion:
+        """Make one request; an empty `system` is left out. Raises CallError."""
+
+    def close(self) -> None:
+        """Let go of connections and processes."""
+
+
+def connect(task: Task, model: Model, limits: Limits, *, pool_size: int) -> Client:
+    """A client for `model`, asking for the answers of `task`, with room for `pool_size` calls at once.
+
+    Reads the key from the environment. Raises ValueError, naming the setting, for what cannot work.
+    """
+    if model.provider == "embedded":
+        return _Embedded(task, model, limits, slots=pool_size)
+    return OpenAIClient(
+        model,
+        limits,
+        base_url=model.base_url or OPENAI_URL,
+        api_key=api_key(model),
+        json_schema=task.answer_schema,
+        task_name=task.name,
+        pool_size=pool_size,
+    )
+
+
+def api_key(model: Model) -> str | None:
+    """The endpoint's key, from the environment variable model.api_key_env; None if the endpoint takes none.
+
+    OpenAI's own endpoint has OPENAI_API_KEY as a default. Raises ValueError if the variable is not set.
+    """
+    name = model.api_key_env
+    if name is None and model.provider == "openai" and model.base_url is None:
+        name = OPENAI_KEY
+    if name is None:
+        return None
+    key = os.environ.get(name, "").strip()  # a key read from a file often ends in a newline
+    if not key:
+        raise ValueError(f"model.api_key_env: the environment variable {name} is not set")
+    if not key.isascii() or not key.isprintable():
+        raise ValueError(f"model.api_key_env: the value of {name} has characters that no key has")
+    return key
+
+
+class _Embedded:
+    """The model that runs on this machine: a server process of our own, and a client of it."""
+
+    def __init__(self, task: Task, model: Model, limits: Limits, *, slots: int) -> None:
+        # Imported here: it needs packages that a run against an endpoint does not.
+        from transforms.llm.embedded import EmbeddedServer, find_model
+
+        path = find_model(model.path)
+        parameters = {**EMBEDDED_PARAMETERS, **model.parameters}
+        filled = {"name": model.name or Path(path).stem, "parameters": parameters}
+        self._server = EmbeddedServer(path, slots=slots)
+        try:
+            self._client = OpenAIClient(
+                model.model_copy(update=filled),
+                limits,
+                base_url=self._server.base_url,
+                api_key=None,
+                json_schema=task.answer_schema,
+                task_name=task.name,
+                pool_size=slots,
+                use_environment=False,  # a proxy for the world outside does not know this loopback address
+            )
+        except BaseException:
+            self._server.close()
+            raise
+
+    def complete(self, system: str, user: str) -> Completion:
+        return self._client.complete(system, user)
+
+    def close(self) -> None:
+        self._client.close()
+        self._server.close()

@@ -1,0 +1,113 @@
+"""Why a call gave no usable answer.
+
+    Exception
+    ├── CallError
+    │   ├── RowError        the row's fault: a dead letter, final until the row or the task changes
+    │   ├── TransientError  for now: tried again; at last a dead letter that a later run tries again
+    │   └── AccountError    the account's or the configuration's: stops the run, the row stays undone
+    └── Stopped             the run is being stopped: the row stays undone
+
+Which of them an error is follows from a status, a code or an exception's class, never from words in a
+message.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from transforms.llm.completion import Completion
+from transforms.llm.text import excerpt
+
+RowReason = Literal[
+    "request_too_large",
+    "bad_request",
+    "content_filter",
+    "refusal",
+    "truncated",
+    "empty_output",
+    "no_text",
+    "invalid_json",
+    "schema_mismatch",
+    "bad_response",
+]
+TransientReason = Literal["bad_response", "rate_limited", "timeout", "transport", "upstream_error"]
+AccountReason = Literal["auth", "quota_exhausted", "config_rejected"]
+
+
+class CallError(Exception):
+    """Base of the three kinds; raise one of those.
+
+    `message` is one line of at most 500 characters without secrets. `http_status` is that of the response,
+    None if there was none. `retry_after` is the pause that the server asked for, in seconds, not yet capped.
+    `completion` is an answer that was billed but cannot be used. `attempts` counts the requests made for the
+    row; the owner of the retries sets it.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        http_status: int | None = None,
+        retry_after: float | None = None,
+        completion: Completion | None = None,
+    ) -> None:
+        self.reason = reason
+        self.message = excerpt(message)
+        self.http_status = http_status
+        self.retry_after = retry_after
+        self.completion = completion
+        self.attempts = 0
+        super().__init__(reason, self.message)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+class RowError(CallError):
+    """This row gets no usable answer, and asking again would not change that."""
+
+    def __init__(
+        self,
+        reason: RowReason,
+        message: str,
+        *,
+        http_status: int | None = None,
+        completion: Completion | None = None,
+    ) -> None:
+        super().__init__(reason, message, http_status=http_status, completion=completion)
+
+
+class TransientError(CallError):
+    """No answer this time; the same request may succeed later."""
+
+    retryable = True
+
+    def __init__(
+        self,
+        reason: TransientReason,
+        message: str,
+        *,
+        http_status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(reason, message, http_status=http_status, retry_after=retry_after)
+
+
+class AccountError(CallError):
+    """No row would get an answer: bad key, no money, or a configuration that the endpoint refuses."""
+
+    def __init__(self, reason: AccountReason, message: str, *, http_status: int | None = None) -> None:
+        super().__init__(reason, message, http_status=http_status)
+
+
+class Stopped(Exception):
+    """The run is being stopped, so this row's call was not made or not repeated."""
+
+
+def unexpected(error: Exception) -> RowError:
+    """The RowError for an exception that nobody foresaw: what is wrong with one row must not touch
+    another."""
+    return RowError("bad_response", f"unexpected {type(error).__name__}: {error}")
