@@ -1,0 +1,104 @@
+"""Ids as 16-byte digests in sorted arrays: a million ids are 16 MB, where Python strings would be 100.
+
+A digest is BLAKE2b-128 of the id's UTF-8. At 10^9 ids the chance that any two of them share one is about 10^-21.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+SIZE = 16  # bytes of one digest
+PARTITIONS = 256  # by the first byte: no blob is large, and a worker could hold only some of them
+_DTYPE = f"S{SIZE}"  # numpy compares these by bytes, in place, with nothing unpacked
+
+
+def digest(text: str) -> bytes:
+    """The 16-byte digest of an id. The id must encode to UTF-8: ids with lone surrogates never get here."""
+    return hashlib.blake2b(text.encode(), digest_size=SIZE).digest()
+
+
+def prefix(value: bytes) -> int:
+    """The first eight bytes of a digest as a number: enough to find candidates, never enough to be sure."""
+    return int.from_bytes(value[:8], "big")
+
+
+def pack(values: Iterable[bytes], chunk: int = 65_536) -> Iterator[bytes]:
+    """Digests joined into blobs of up to `chunk` of them: what travels through a graph instead of single ids."""
+    blob = bytearray()
+    for value in values:
+        blob += value
+        if len(blob) >= chunk * SIZE:
+            yield bytes(blob)
+            blob.clear()
+    if blob:
+        yield bytes(blob)
+
+
+def pack_by_partition(values: Iterable[bytes], most: int = 262_144) -> Iterator[tuple[int, bytes]]:
+    """Digests joined into blobs by their first byte, up to `most` of them held at once."""
+    blobs = [bytearray() for _ in range(PARTITIONS)]
+    held = 0
+    for value in values:
+        blobs[value[0]] += value
+        held += 1
+        if held >= most:
+            yield from ((number, bytes(blob)) for number, blob in enumerate(blobs) if blob)
+            for blob in blobs:
+                blob.clear()
+            held = 0
+    yield from ((number, bytes(blob)) for number, blob in enumerate(blobs) if blob)
+
+
+def sort_order(blob: bytes) -> npt.NDArray[np.intp]:
+    """The positions of a blob's digests in ascending order."""
+    return np.frombuffer(blob, _DTYPE).argsort()
+
+
+def merge(blobs: Iterable[bytes]) -> bytes:
+    """Blobs of digests as one sorted blob without repeats. Sorts in place: twice the blob is held at most."""
+    buffer = bytearray()
+    for blob in blobs:
+        buffer += blob
+    values = np.frombuffer(buffer, _DTYPE)
+    values.sort()
+    repeated = values[1:] == values[:-1]
+    if repeated.any():
+        return bytes(values[np.append(True, ~repeated)].tobytes())
+    return bytes(buffer)
+
+
+class DigestSet:
+    """A read-only set of digests over a sorted blob, as `merge` makes it. Lookups are binary searches in the blob."""
+
+    def __init__(self, sorted_blob: bytes = b"") -> None:
+        self._blob = sorted_blob
+        self._values = np.frombuffer(sorted_blob, _DTYPE)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, value: bytes) -> bool:
+        return self.find(value) is not None
+
+    def find(self, value: bytes) -> int | None:
+        """The position of a digest in sorted order, or None."""
+        at = int(self._values.searchsorted(value))
+        return at if self._blob[at * SIZE : (at + 1) * SIZE] == value else None
+
+
+class PartitionedDigests:
+    """A read-only set of digests over sorted blobs, one for each first byte that occurs."""
+
+    def __init__(self, partitions: Iterable[tuple[int, bytes]] = ()) -> None:
+        self._sets = {number: DigestSet(blob) for number, blob in partitions}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sets.values()))
+
+    def __contains__(self, value: bytes) -> bool:
+        found = self._sets.get(value[0])
+        return found is not None and value in found
