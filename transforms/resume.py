@@ -1,0 +1,128 @@
+"""Running again is the resume: ids that the output already holds are left out.
+
+The output itself is the progress. Only its id column is read, and ids travel as digests (see digests.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import apache_beam as beam
+import pyarrow.parquet as pq
+
+from transforms import digests, files
+from transforms.digests import PartitionedDigests, digest
+from transforms.records import Record
+from transforms.rows import UNCALLED
+from transforms.tally import TALLY, bundle_tally
+
+Retry = Literal["retryable", "all", "none"]
+
+_BATCH = 65_536
+
+
+class Prior(NamedTuple):
+    """A file of earlier output. Of a failures file, `runs` names those whose rows count; None: all."""
+
+    path: str
+    is_failures: bool
+    runs: frozenset[str] | None = None
+
+
+def result_ids(path: str) -> Iterator[str]:
+    """The ids in a results file, Parquet or JSONL by its ending."""
+    if path.endswith(".parquet"):
+        with files.open_read(path) as stream:
+            for batch in pq.ParquetFile(stream).iter_batches(_BATCH, columns=["id"]):
+                yield from batch.column(0).to_pylist()
+        return
+    for row in read_jsonl(path):
+        yield row["id"]
+
+
+def read_jsonl(path: str) -> Iterator[dict[str, Any]]:
+    """The rows of a JSONL file that a run wrote. Raises ValueError, naming the file, for a line that is none."""
+    with files.open_read(path) as stream:
+        for number, line in enumerate(files.lines(stream), 1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+
+
+def done_failure(row: dict[str, Any], retry: Retry) -> bool:
+    """Whether a failure of an earlier run counts as done. Those found before a call never do: they are found anew."""
+    if row["id"] is None or row["reason"] in UNCALLED or retry == "all":
+        return False
+    return retry == "none" or not row["retryable"]
+
+
+def done_ids(prior: Prior, retry: Retry) -> Iterator[str]:
+    """The ids of an earlier output file that are not to be asked again."""
+    if not prior.is_failures:
+        return result_ids(prior.path)
+    return (
+        row["id"]
+        for row in read_jsonl(prior.path)
+        if done_failure(row, retry) and (prior.runs is None or row["run_id"] in prior.runs)
+    )
+
+
+@dataclass
+class DoneIds(beam.PTransform):
+    """Prior -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests."""
+
+    retry: Retry
+
+    def expand(self, pcoll: Any) -> Any:
+        return (
+            pcoll
+            | "SpreadPrior" >> beam.Reshuffle()
+            | "ReadIds" >> beam.FlatMap(_partitions, self.retry).with_output_types(tuple[int, bytes])
+            | "Gather" >> beam.GroupByKey()
+            | "Merge" >> beam.MapTuple(_merge).with_output_types(tuple[int, bytes])
+        )
+
+
+def _partitions(prior: Prior, retry: Retry) -> Iterable[tuple[int, bytes]]:
+    return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry))
+
+
+def _merge(partition: int, blobs: Iterable[bytes]) -> tuple[int, bytes]:
+    return partition, digests.merge(blobs)
+
+
+@dataclass
+class DropDone(beam.PTransform):
+    """Record -> Record that is not done. The others are counted: as recovered where this launch published them,
+    else as skipped. `done` and `recovered` are side inputs, all that DoneIds makes."""
+
+    done: Any
+    recovered: Any
+
+    def expand(self, pcoll: Any) -> Any:
+        step = beam.ParDo(_DropDone(), self.done, self.recovered)
+        return pcoll | "DropDone" >> step.with_outputs(TALLY, main="records")
+
+
+class _DropDone(beam.DoFn):
+    def start_bundle(self) -> None:
+        self._done: PartitionedDigests | None = None
+        self._skipped = self._just_recovered = 0
+
+    def process(self, record: Record, done: Iterable[Any], recovered: Iterable[Any]) -> Iterator[Record]:
+        if self._done is None:  # side inputs are the same for all of a bundle
+            self._done, self._recovered = PartitionedDigests(done), PartitionedDigests(recovered)
+        value = digest(record.id)
+        if value not in self._done:
+            yield record
+        elif value in self._recovered:
+            self._just_recovered += 1
+        else:
+            self._skipped += 1
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield bundle_tally({"skipped": self._skipped, "recovered": self._just_recovered})

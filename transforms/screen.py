@@ -1,0 +1,163 @@
+"""Records that are not worth a call, or must not have one, are set aside before anything is paid.
+
+Two steps, with the resume between them. Repeats come first, so that a run names the same duplicates whatever is
+done already. Content comes last, so that a row that has its answer is never called oversized later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.metrics import Metrics
+
+from transforms.digests import digest
+from transforms.llm.prompts import Template
+from transforms.plan import Repeats
+from transforms.read import DEAD_LETTER, POSITION_BITS
+from transforms.records import Record, canonical_json
+from transforms.rows import RunStamp, failure_row
+from transforms.tally import TALLY, bundle_tally
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a record must be for a call. `columns` are those carried into the results, with their Arrow types."""
+
+    prompt: str
+    text_column: str | None
+    max_chars: int
+    truncate: bool
+    columns: Mapping[str, pa.DataType]
+
+
+class Screen:
+    """Checks one record's content. Built once a process."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._template = Template(rules.prompt, {"text": rules.text_column} if rules.text_column else None)
+
+    def check(self, record: Record) -> Record | tuple[str, str]:
+        """The record to call, which may be a shortened one, or the reason and message that set it aside."""
+        values = self._template.values(record.fields)
+        if values and not any(value.strip() for value in values.values()):
+            return "empty_input", f"nothing in {', '.join(values)}"
+        chars = sum(map(len, values.values()))
+        if chars > self._rules.max_chars:
+            message = f"{chars} characters, input.max_chars is {self._rules.max_chars}"
+            if not self._rules.truncate:
+                return "oversized_input", message
+            shorter = self._shorten(record, values, chars - self._rules.max_chars)
+            if shorter is None:
+                return "oversized_input", f"{message}, and no text column is long enough to be cut"
+            record = shorter
+        for name, kind in self._rules.columns.items():
+            problem = misfit(name, record.fields.get(name), kind)
+            if problem:
+                return "bad_record", problem
+        return record
+
+    def _shorten(self, record: Record, values: Mapping[str, str], excess: int) -> Record | None:
+        longest = max(values, key=lambda name: len(values[name]))
+        text = record.fields.get(longest)
+        if not isinstance(text, str) or len(text) <= excess:
+            return None
+        return record._replace(fields={**record.fields, longest: text[:-excess]})
+
+
+def misfit(name: str, value: Any, kind: pa.DataType) -> str | None:
+    """Why a value cannot stand in its result column, or None where it can."""
+    if value is None:
+        return None
+    try:
+        if kind == pa.string() and not isinstance(value, str):
+            return None  # written as JSON text
+        if isinstance(value, bool) != pa.types.is_boolean(kind):
+            raise ValueError
+        pa.scalar(value, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+        shown = str(value)[:60]
+        return f"column {name!r} holds {shown!r}, which is no {kind}: give its type in input.carry, e.g. {name}: json"
+    return None
+
+
+@dataclass
+class DropRepeats(beam.PTransform):
+    """Record -> Record. A record that equals an earlier one is counted as skipped; one that only shares an earlier
+    one's id becomes a failure row `duplicate_id`. `repeats` is a singleton side input, see plan.repeats_table."""
+
+    repeats: Any
+    stamp: RunStamp
+
+    def expand(self, pcoll: Any) -> Any:
+        step = beam.ParDo(_DropRepeats(self.stamp), self.repeats)
+        return pcoll | "DropRepeats" >> step.with_outputs(DEAD_LETTER, TALLY, main="records")
+
+
+class _DropRepeats(beam.DoFn):
+    def __init__(self, stamp: RunStamp) -> None:
+        self._stamp = stamp
+
+    def start_bundle(self) -> None:
+        self._repeats: Repeats | None = None
+        self._skipped = 0
+
+    def process(self, record: Record, repeats: bytes) -> Iterator[Any]:
+        if not repeats:
+            yield record
+            return
+        if self._repeats is None:  # side inputs are the same for all of a bundle
+            self._repeats = Repeats(repeats)
+        first = self._repeats.first(digest(record.id))
+        if first is None or first[0] == int(record.span[:6]) << POSITION_BITS | record.position:
+            yield record
+        elif first[1] == digest(canonical_json(record.fields)):
+            self._skipped += 1
+        else:
+            yield beam.pvalue.TaggedOutput(DEAD_LETTER, self._failure(record))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield bundle_tally({"skipped": self._skipped})
+
+    def _failure(self, record: Record) -> dict[str, Any]:
+        message = "an earlier record has the same id and other content"
+        return set_aside(self._stamp, record, "duplicate_id", message)
+
+
+@dataclass
+class ScreenContent(beam.PTransform):
+    """Record -> Record that is worth a call. The others become failure rows under DEAD_LETTER."""
+
+    rules: Rules
+    stamp: RunStamp
+
+    def expand(self, pcoll: Any) -> Any:
+        step = beam.ParDo(_ScreenContent(self.rules, self.stamp))
+        return pcoll | "ScreenContent" >> step.with_outputs(DEAD_LETTER, main="records")
+
+
+class _ScreenContent(beam.DoFn):
+    def __init__(self, rules: Rules, stamp: RunStamp) -> None:
+        self._rules = rules
+        self._stamp = stamp
+        self._set_aside = Metrics.counter("paidonce", "set_aside")
+
+    def setup(self) -> None:
+        self._screen = Screen(self._rules)
+
+    def process(self, record: Record) -> Iterator[Any]:
+        checked = self._screen.check(record)
+        if isinstance(checked, Record):
+            yield checked
+            return
+        self._set_aside.inc()
+        yield beam.pvalue.TaggedOutput(DEAD_LETTER, set_aside(self._stamp, record, *checked))
+
+
+def set_aside(stamp: RunStamp, record: Record, reason: str, message: str) -> dict[str, Any]:
+    """The failure row of a record that is never called."""
+    return failure_row(stamp, id=record.id, reason=reason, message=message, input=record.fields, source=record.source)
