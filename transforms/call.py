@@ -1,0 +1,262 @@
+"""Record -> outcome: rate-limited, concurrent model calls in a DoFn, each answer on disk before anybody sees it.
+
+A sliding window over the bundle: a record enters as soon as any thread of the process is free, no batch waits for
+its slowest member, and `finish_bundle` waits for the last. A row's failure becomes a row; what stops the account
+leaves rows undone; only a fault of our own machine (a full disk) raises.
+
+An engine may repeat a bundle. What this run's journal already holds is then given again, not called again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.window import GlobalWindows
+
+from transforms import workers
+from transforms.digests import digest
+from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, SpanIndex
+from transforms.llm.caller import Answer, Caller
+from transforms.llm.client import connect
+from transforms.llm.errors import AccountError, CallError, Stopped
+from transforms.llm.limits import Gate
+from transforms.records import Record, Row, utc
+from transforms.rows import RunStamp, failure_row
+from transforms.settings import Input, Limits, Model, Task
+from transforms.stop import POLL_SECONDS, StopSign
+from transforms.tally import TALLY, bundle_tally
+
+
+@dataclass(frozen=True)
+class CallSpec:
+    """All that calling needs, as plain values. `carried` are the input columns that results carry along."""
+
+    task: Task
+    input: Input
+    model: Model
+    limits: Limits
+    max_in_flight: int
+    carried: Mapping[str, pa.DataType]
+    stamp: RunStamp
+    journal: str
+
+
+class Job:
+    """One record on its way through the threads and back."""
+
+    __slots__ = ("digest", "file", "outcome", "record", "replies")
+
+    def __init__(self, record: Record, value: bytes, file: SpanJournal, replies: SimpleQueue[Job]) -> None:
+        self.record = record
+        self.digest = value
+        self.file = file
+        self.replies = replies
+        self.outcome: Entry | BaseException | None = None  # None: the run was stopped, the row is left undone
+
+
+class SpanJournal(JournalFile):
+    """The journal file of one span, which knows how many of its records are still out."""
+
+    def __init__(self, folder: str, span: str) -> None:
+        super().__init__(folder, span)
+        self.span = span
+        self.pending = 0
+
+
+class Asker:
+    """What the threads of one process share: client, limits, stop sign. Turns a record into its journal entry."""
+
+    def __init__(self, spec: CallSpec) -> None:
+        self.stop = StopSign(spec.journal)
+        self._spec = spec
+        self._client = connect(spec.task, spec.model, spec.limits, pool_size=spec.max_in_flight)
+        gate = Gate(spec.limits.requests_per_minute, spec.limits.headroom, stop=self.stop.event)
+        self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, client=self._client, gate=gate)
+
+    def work(self, job: Job) -> None:
+        """Does one job. Never raises: what goes wrong with this machine is handed back as the outcome."""
+        try:
+            if not self.stop.is_set():
+                job.outcome = self.ask(job.record, job.digest)
+                if job.outcome is not None:
+                    job.file.append(job.outcome)
+        except BaseException as error:
+            job.outcome = error
+        job.replies.put(job)
+
+    def ask(self, record: Record, value: bytes) -> Entry | None:
+        """Calls for one record. None where the run is stopped before there is an answer."""
+        try:
+            return Entry(value, OK, self._result(record, self._caller.ask(record.fields)))
+        except AccountError as error:
+            self.stop.set(error.reason, error.message)
+            return None
+        except Stopped:
+            return None
+        except CallError as error:
+            return Entry(value, DEAD_LETTER, self._failure(record, error))
+
+    def close(self) -> None:
+        """Closes the client."""
+        self._client.close()
+
+    def _result(self, record: Record, answer: Answer) -> Row:
+        spec, completion = self._spec, answer.completion
+        return {
+            "id": record.id,
+            **answer.values,
+            **{name: record.fields.get(name) for name in spec.carried},
+            "output_text": completion.text,
+            "model": completion.model,
+            "finish_reason": completion.finish_reason,
+            "prompt_tokens": completion.usage.prompt_tokens,
+            "completion_tokens": completion.usage.completion_tokens,
+            "cached_tokens": completion.usage.cached_tokens,
+            "cost_usd": answer.cost_usd,
+            "attempts": answer.attempts,
+            "latency_ms": answer.latency_ms,
+            "run_id": spec.stamp.run_id,
+            "task_hash": spec.stamp.task_hash,
+            "finished_at": utc(time.time()),
+        }
+
+    def _failure(self, record: Record, error: CallError) -> Row:
+        completion = error.completion
+        return failure_row(
+            self._spec.stamp,
+            id=record.id,
+            reason=error.reason,
+            message=error.message,
+            input=record.fields,
+            source=record.source,
+            retryable=error.retryable,
+            http_status=error.http_status,
+            attempts=error.attempts,
+            prompt_tokens=completion.usage.prompt_tokens if completion else None,
+            completion_tokens=completion.usage.completion_tokens if completion else None,
+            cost_usd=self._caller.cost(completion),
+            output_text=completion.text if completion else None,
+        )
+
+
+@dataclass
+class Call(beam.PTransform):
+    """Record -> result row; failure rows under DEAD_LETTER, counts under TALLY.
+
+    Raises OSError where the journal cannot be written: an answer that cannot be kept must not be paid for.
+    """
+
+    spec: CallSpec
+
+    def expand(self, pcoll: Any) -> Any:
+        return pcoll | "Call" >> beam.ParDo(CallModel(self.spec)).with_outputs(DEAD_LETTER, TALLY, main=OK)
+
+
+class CallModel(beam.DoFn):
+    """See Call. One instance works on one bundle at a time; the threads are the process's."""
+
+    def __init__(self, spec: CallSpec) -> None:
+        self._spec = spec
+        self._replayed_count = Metrics.counter("paidonce", "replayed")
+        self._counts = {OK: Metrics.counter("paidonce", "ok"), DEAD_LETTER: Metrics.counter("paidonce", "failed")}
+
+    def setup(self) -> None:
+        self._pool = workers.acquire(self._spec.stamp.run_id, self._start)
+        self._index = SpanIndex(self._spec.journal)
+
+    def teardown(self) -> None:
+        workers.release(self._spec.stamp.run_id)
+
+    def start_bundle(self) -> None:
+        # A bundle that broke leaves calls under way: they end in a queue that nobody reads, and in the journal.
+        self._replies: SimpleQueue[Job] = SimpleQueue()
+        self._out = 0
+        self._file: SpanJournal | None = None
+        self._unprocessed = 0
+        self._index.refresh()
+
+    def process(self, record: Record) -> Iterator[Any]:
+        if self._file is None or self._file.span != record.span:
+            self._turn_to(record.span)
+        value = digest(record.id)
+        known = self._index.find(record.span, value)
+        if known is not None:
+            self._replayed_count.inc()
+            yield self._emit(known)
+        elif self._pool.asker.stop.is_set():
+            self._unprocessed += 1
+        else:
+            self._submit(record, value)
+        # Twice the threads: whichever thread gets free finds a record waiting, without a turn of this loop first.
+        while self._out >= 2 * self._pool.count:
+            yield from self._take(self._wait())
+        while True:
+            try:
+                job = self._replies.get_nowait()
+            except Empty:
+                return
+            yield from self._take(job)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        while self._out:
+            for row in self._take(self._wait()):
+                if isinstance(row, beam.pvalue.TaggedOutput):
+                    yield beam.pvalue.TaggedOutput(row.tag, GlobalWindows.windowed_value(row.value))
+                else:
+                    yield GlobalWindows.windowed_value(row)
+        if self._file is not None:
+            self._file.close()
+        yield bundle_tally({"unprocessed": self._unprocessed})
+
+    def _start(self) -> CallPool:
+        return CallPool(Asker(self._spec), self._spec.max_in_flight)
+
+    def _turn_to(self, span: str) -> None:
+        if self._file is not None and self._file.pending == 0:
+            self._file.close()
+        self._file = SpanJournal(self._spec.journal, span)
+        self._index.load(span)
+
+    def _submit(self, record: Record, value: bytes) -> None:
+        assert self._file is not None
+        self._out += 1
+        self._file.pending += 1
+        self._pool.submit(Job(record, value, self._file, self._replies))
+
+    def _wait(self) -> Job:
+        while True:
+            try:
+                return self._replies.get(timeout=POLL_SECONDS)
+            except Empty:  # a stop that another process asked for wakes the threads that wait for their turn
+                self._pool.asker.stop.is_set()
+
+    def _take(self, job: Job) -> Iterator[Any]:
+        self._out -= 1
+        job.file.pending -= 1
+        if job.file.pending == 0 and job.file is not self._file:
+            job.file.close()
+        if isinstance(job.outcome, BaseException):
+            raise job.outcome
+        if job.outcome is None:
+            self._unprocessed += 1
+        else:
+            self._counts[job.outcome.outcome].inc()
+            yield self._emit(job.outcome)
+
+    def _emit(self, entry: Entry) -> Any:
+        return entry.row if entry.outcome == OK else beam.pvalue.TaggedOutput(DEAD_LETTER, entry.row)
+
+
+class CallPool(workers.Workers[Job]):
+    """The threads that ask the model for one run in one process."""
+
+    def __init__(self, asker: Asker, count: int) -> None:
+        self.asker = asker
+        super().__init__(count, asker.work, asker.close)

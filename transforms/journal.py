@@ -1,0 +1,170 @@
+"""The journal: every outcome of a call, on disk the moment it arrives.
+
+One folder a run, one file for each span and instance that works on it, one line for each outcome:
+
+    {"digest":"<32 hex digits>","outcome":"ok"|"dead_letter","row":{...}}
+
+A file has one writer and is never opened for writing again, so a torn tail costs only itself. Lines are ASCII and
+go to the kernel in one write each, so that kill -9 cuts nothing but the line being written. What is called again
+after an engine repeats work is decided by reading the span's files (`SpanIndex`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from transforms import files
+from transforms.digests import SIZE, DigestSet, sort_order
+from transforms.records import Row
+
+OK = "ok"
+DEAD_LETTER = "dead_letter"
+SUFFIX = ".jsonl"
+OFFSET_BITS = 44  # of a place in a journal: files up to 16 TiB
+
+_WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",')
+
+
+class Entry(NamedTuple):
+    """One outcome: OK with a result row, or DEAD_LETTER with a failure row."""
+
+    digest: bytes
+    outcome: str
+    row: Row
+
+
+def encode(entry: Entry) -> bytes:
+    """An entry as a journal line. Raises ValueError for what strict JSON cannot hold."""
+    row = json.dumps(entry.row, separators=(",", ":"), allow_nan=False)
+    return f'{{"digest":"{entry.digest.hex()}","outcome":"{entry.outcome}","row":{row}}}\n'.encode()
+
+
+def decode(line: bytes) -> Entry | None:
+    """The entry of a journal line, with or without its line end; None for a torn or damaged one."""
+    try:
+        value = json.loads(line)
+        return Entry(bytes.fromhex(value["digest"]), value["outcome"], value["row"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+class JournalFile:
+    """Writes the outcomes of one span in one DoFn instance. `append` may be called by many threads at once."""
+
+    def __init__(self, folder: str, span: str) -> None:
+        self._path = files.join(folder, f"{span}-{uuid.uuid4().hex[:12]}{SUFFIX}")
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+
+    def append(self, entry: Entry) -> None:
+        """Writes an outcome before anybody sees it. Raises OSError, naming the file, where that is not possible."""
+        line = encode(entry)
+        with self._lock:
+            if self._descriptor is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o644)
+            written = os.write(self._descriptor, line)
+            while written < len(line):  # a disk that is almost full takes a part
+                try:
+                    written += os.write(self._descriptor, line[written:])
+                except OSError as error:
+                    raise OSError(error.errno, error.strerror, self._path) from None
+
+    def close(self) -> None:
+        """Closes the file. Nothing is lost without it: lines are not buffered here."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+
+def read(path: str) -> Iterator[Entry | None]:
+    """The entries of a journal file in order, None in the place of each line that is torn or damaged."""
+    with files.open_read(path) as stream:
+        for line in files.lines(stream):
+            if line.strip(b"\0\r\n "):
+                yield decode(line)
+
+
+def heads(path: str) -> Iterator[tuple[str, bytes]]:
+    """Outcome and digest of each line of a journal file that looks whole, without reading its row."""
+    with files.open_read(path) as stream:
+        for line in files.lines(stream):
+            match = _WHOLE.match(line)
+            if match and line.rstrip().endswith(b"}"):
+                yield match[2].decode(), bytes.fromhex(match[1].decode())
+
+
+class SpanIndex:
+    """What a run's journal already holds of some spans, as digests and places; rows stay on disk.
+
+    24 bytes an outcome. Files are read once and then only for what was added to them.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._files: dict[str, list[files.FileInfo]] = {}
+        self._read: dict[str, int] = {}  # how far each file was read, in bytes
+        self._paths: list[str] = []
+        self._segments: dict[str, list[tuple[DigestSet, npt.NDArray[np.uint64]]]] = {}
+
+    def refresh(self) -> None:
+        """Looks which files there are now. To be called when a bundle begins: it may repeat an earlier one."""
+        self._files = {}
+        for info in files.listing(self._folder):
+            if info.path.endswith(SUFFIX):
+                self._files.setdefault(files.name(info.path).rsplit("-", 1)[0], []).append(info)
+
+    def load(self, span: str) -> None:
+        """Reads what is new about one span, as of the last refresh."""
+        found = bytearray()
+        places: list[int] = []
+        for info in self._files.pop(span, ()):
+            start = self._read.get(info.path, 0)
+            if info.size <= start:
+                continue
+            self._paths.append(info.path)
+            for offset, line in whole_lines(info.path, start):
+                self._read[info.path] = offset + len(line)
+                match = _WHOLE.match(line)
+                if match and line.endswith(b"}\n"):
+                    found += bytes.fromhex(match[1].decode())
+                    places.append((len(self._paths) - 1) << OFFSET_BITS | offset)
+        if places:
+            order = sort_order(bytes(found))
+            ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
+            segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
+            self._segments.setdefault(span, []).append(segment)
+
+    def find(self, span: str, digest: bytes) -> Entry | None:
+        """The outcome of a record of a span, as of its last load, or None."""
+        for segment, places in self._segments.get(span, ()):
+            at = segment.find(digest)
+            if at is not None:
+                place = int(places[at])
+                with files.open_read(self._paths[place >> OFFSET_BITS]) as stream:
+                    stream.seek(place & ((1 << OFFSET_BITS) - 1))
+                    entry = decode(stream.readline())
+                if entry is not None:
+                    return entry
+        return None
+
+
+def whole_lines(path: str, start: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file from byte `start` on that are complete, each with its offset."""
+    with files.open_read(path) as stream:
+        stream.seek(start)
+        for line in files.lines(stream):
+            if not line.endswith(b"\n"):
+                return
+            yield start, line
+            start += len(line)

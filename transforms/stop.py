@@ -1,0 +1,45 @@
+"""Stopping a run early: one file that every worker process sees, whichever engine runs it.
+
+The first reason given stands. Workers look for the file about once a second; the process that stops knows at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from transforms import files
+
+INTERRUPTED = "interrupted"
+POLL_SECONDS = 1.0
+
+
+class StopSign:
+    """Says whether a run is to make no more calls. Safe for threads."""
+
+    def __init__(self, journal_folder: str) -> None:
+        self._path = files.join(journal_folder, "stop.json")
+        self._checked = time.monotonic()
+        self._lock = threading.Lock()
+        self.event = threading.Event()  # for those who wait: set once this process knows
+
+    def set(self, kind: str, message: str) -> None:
+        """Stops the run: `kind` is INTERRUPTED or the reason of an account error, `message` is for people."""
+        self.event.set()
+        with self._lock:
+            if not files.exists(self._path):
+                files.write_json(self._path, {"kind": kind, "message": message})
+
+    def is_set(self) -> bool:
+        """Whether anybody stopped the run."""
+        if not self.event.is_set() and time.monotonic() - self._checked > POLL_SECONDS:
+            self._checked = time.monotonic()
+            if files.exists(self._path):
+                self.event.set()
+        return self.event.is_set()
+
+
+def reason(journal_folder: str) -> dict[str, str] | None:
+    """Why a run was stopped: `kind` and `message`, or None where it was not."""
+    path = files.join(journal_folder, "stop.json")
+    return files.read_json(path) if files.exists(path) else None
