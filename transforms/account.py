@@ -1,0 +1,48 @@
+"""The account of a run: what happened to every row, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from transforms.records import utc
+from transforms.stop import INTERRUPTED
+from transforms.tally import Tally
+
+COMPLETE, STOPPED, FAILED = "complete", "stopped", "failed"
+LIMIT = "limit"  # the stop reason of a run that was asked for so many rows and did them
+
+
+def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | None) -> dict[str, Any]:
+    """The account as it is written: `header` says which run it is, `tally` what its steps counted, `stop` why it
+    ended early, if it did. total = skipped + recovered + ok + failed + unprocessed. Unknown amounts are null: where
+    only some are unknown, the sum is of those that are known and the rest is counted."""
+    status, stop_reason = COMPLETE, None
+    if tally.get("unreadable"):
+        status, stop_reason = FAILED, f"unreadable input: {'; '.join(tally['unreadable'])}"
+    elif tally.get("unprocessed"):
+        status, stop_reason = STOPPED, LIMIT
+    if status == STOPPED and stop is not None:
+        stop_reason = INTERRUPTED if stop["kind"] == INTERRUPTED else f"{stop['kind']}: {stop['message']}"
+    counts = {
+        key: tally.get(key, 0) for key in ("total", "skipped", "recovered", "ok", "failed", "unprocessed", "calls")
+    }
+    return {
+        "run_id": header["run_id"],
+        "status": status,
+        "stop_reason": stop_reason,
+        **counts,
+        **{key: _known(tally, key) for key in ("prompt_tokens", "completion_tokens", "cost_usd")},
+        "cost_unknown_rows": tally.get("cost_usd_unknown", 0),
+        "failures_by_reason": dict(sorted(tally.get("failures_by_reason", {}).items())),
+        "started_at": header["started_at"],
+        "finished_at": utc(time.time()),
+        "config": header["config"],
+        "task_hash": header["task_hash"],
+        "task": header["task"],
+    }
+
+
+def _known(tally: Tally, key: str) -> Any:
+    unknown = tally.get(f"{key}_unknown", 0)
+    return tally.get(key) if unknown else tally.get(key, 0)

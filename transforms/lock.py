@@ -1,0 +1,75 @@
+"""One run at a time in an output directory.
+
+On a local file system the kernel holds the lock, so that it ends with its holder, however that ends; the file only
+says who it is. On an object store, where nobody can hold anything, the file is the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from types import TracebackType
+
+from transforms import files
+from transforms.records import utc
+
+
+class Locked(Exception):
+    """Another run holds the directory; the message says which."""
+
+
+class Lock:
+    """Holds an output directory from `with` to its end. Raises Locked, or OSError where nothing can be written."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._path = files.join(output, ".lock")
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Lock:
+        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": utc(time.time())})
+        files.make_folder(self._output)
+        if files.is_local(self._path):
+            self._descriptor = self._hold()
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, holder.encode(), 0)
+            return self
+        if files.exists(self._path):
+            raise Locked(self._message(files.open_read(self._path).read()))
+        with files.create(self._path) as stream:
+            stream.write(holder.encode())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        files.remove([self._path])
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _hold(self) -> int:
+        while True:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = os.pread(descriptor, 4096, 0)
+                os.close(descriptor)
+                raise Locked(self._message(text)) from None
+            try:
+                if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
+                    return descriptor
+            except FileNotFoundError:
+                pass
+            os.close(descriptor)  # its holder removed it between our open and our lock
+
+    def _message(self, text: bytes) -> str:
+        try:
+            holder = json.loads(text)
+            who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
+        except (ValueError, KeyError, TypeError):
+            who = "another process"
+        return f"{self._output} is in use by another run: {who}"

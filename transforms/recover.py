@@ -1,0 +1,132 @@
+"""What an interrupted run left behind is published before the next one begins.
+
+Journals are streamed twice, first for their digests, then for their rows: memory is 16 bytes a row, whatever the
+rows hold. An id that stands in a journal more than once is published once; an answer goes before a failure.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import commit, digests, files, journal
+from transforms.account import FAILED, make_account
+from transforms.digests import DigestSet
+from transforms.journal import OK, Entry
+from transforms.layout import Layout
+from transforms.tally import Tally, add
+from transforms.write import Roll, ShardFormat, Staged, outcome_tally
+
+
+class Recovered(NamedTuple):
+    """What was published of one interrupted run. `damaged` counts journal lines that could not be read."""
+
+    run_id: str
+    ok: int
+    failed: int
+    damaged: int
+
+
+def write_header(layout: Layout, header: dict[str, Any], shards: ShardFormat) -> None:
+    """Opens a run's journal folder with all that its recovery would need to know."""
+    schema = None if shards.schema is None else base64.b64encode(shards.schema.serialize().to_pybytes()).decode()
+    described = {"format": shards.name, "rows_per_shard": shards.rows_per_shard, "schema": schema}
+    files.write_json(layout.header(header["run_id"]), {**header, "shards": described})
+
+
+def read_header(layout: Layout, run_id: str) -> dict[str, Any]:
+    """What `write_header` wrote. Raises OSError or ValueError where it is not there or not whole."""
+    value = files.read_json(layout.header(run_id))
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def interrupted_runs(layout: Layout) -> list[str]:
+    """The run ids of the journals that are there, oldest first."""
+    return files.subfolders(layout.journals)
+
+
+def finish_commits(layout: Layout) -> list[str]:
+    """Carries out the commits that were written down and not finished, and clears what was staged without one.
+    Returns the runs whose commits were finished."""
+    finished = [run_id for run_id in files.subfolders(layout.stages) if commit.is_planned(layout, run_id)]
+    for run_id in finished:
+        commit.carry_out(layout, run_id)
+    files.remove_folder(layout.stages)
+    return finished
+
+
+def recover(layout: Layout, run_id: str) -> Recovered:
+    """Publishes the journal of a run that was cut short, then removes it. Raises ValueError where the journal has
+    rows but nothing that says what they are."""
+    paths = [info.path for info in files.listing(layout.journal(run_id)) if info.path.endswith(journal.SUFFIX)]
+    if not paths:
+        files.remove_folder(layout.journal(run_id))
+        return Recovered(run_id, 0, 0, 0)
+    try:
+        header = read_header(layout, run_id)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{layout.header(run_id)}: cannot be read, so its journal cannot be published: {error}"
+        ) from None
+    shards = shard_format(header["shards"])
+    results = Roll(shards, layout.staging(run_id))
+    failures = Roll(commit.FAILURES, layout.staging(run_id))
+    tally: Tally = {}
+    for entry in _settle(paths, tally):
+        (results if entry.outcome == OK else failures).write(entry.row)
+        kind = "ok" if entry.outcome == OK else "failed"
+        add(tally, outcome_tally(entry.row, kind))
+        add(tally, {"total": 1})
+    results.close()
+    failures.close()
+    account = make_account(header, tally, None)
+    account.update(status=FAILED, stop_reason="cut short; what it had was published by the run after it")
+    commit.publish(layout, run_id, results.finished, failures.finished, layout.shards(layout.failures), account)
+    return Recovered(run_id, _rows(results.finished), _rows(failures.finished), tally.get("damaged", 0))
+
+
+def shard_format(described: dict[str, Any]) -> ShardFormat:
+    """The format of results as a header describes it."""
+    schema = described["schema"]
+    return ShardFormat(
+        described["format"],
+        described["rows_per_shard"],
+        None if schema is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema))),
+    )
+
+
+def _settle(paths: list[str], tally: Tally) -> Iterator[Entry]:
+    """Each id's outcome, once. Lines that cannot be read are counted under `damaged`."""
+    answered = DigestSet(digests.merge(digests.pack(_digests(paths, OK))))
+    failed = DigestSet(digests.merge(digests.pack(_digests(paths, journal.DEAD_LETTER))))
+    taken = {OK: np.zeros(len(answered), dtype=bool), journal.DEAD_LETTER: np.zeros(len(failed), dtype=bool)}
+    for path in paths:
+        for entry in journal.read(path):
+            if entry is None:
+                add(tally, {"damaged": 1})
+                continue
+            ids = answered if entry.outcome == OK else failed
+            at = ids.find(entry.digest)
+            if at is None or taken[entry.outcome][at]:
+                continue
+            if entry.outcome != OK and entry.digest in answered:
+                continue
+            taken[entry.outcome][at] = True
+            yield entry
+
+
+def _digests(paths: list[str], outcome: str) -> Iterator[bytes]:
+    for path in paths:
+        for found, value in journal.heads(path):
+            if found == outcome:
+                yield value
+
+
+def _rows(staged: list[Staged]) -> int:
+    return sum(item.rows for item in staged)

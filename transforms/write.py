@@ -1,0 +1,237 @@
+"""Rows -> shards: Parquet or JSONL files, rolled by rows, complete or not there at all.
+
+Each bundle writes files of its own under staging/ and names them when it ends; a bundle that is repeated leaves
+files that nobody names. Engines with small bundles leave small files, so these are joined up to `rows_per_shard`
+before they are published. Only names of files are shuffled, never rows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, NamedTuple, Protocol
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.transforms.window import GlobalWindows
+
+from transforms import files
+from transforms.records import Row
+from transforms.tally import TALLY, Tally, add, bundle_tally, row_tally
+
+_ROWS_PER_GROUP = 10_000  # of a Parquet row group: the rows that are held in memory at once
+_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+class Staged(NamedTuple):
+    """A finished file that is not published yet."""
+
+    path: str
+    rows: int
+
+
+class ShardWriter(Protocol):
+    """Writes one file."""
+
+    def write(self, row: Row) -> None:
+        """Adds a row."""
+
+    def close(self) -> None:
+        """Finishes the file: only now is it there."""
+
+
+class JsonlWriter:
+    """Rows as strict JSON Lines in UTF-8. What other readers take for a line end inside a string is escaped."""
+
+    def __init__(self, path: str) -> None:
+        self._stream: IO[bytes] = files.create(path)
+
+    def write(self, row: Row) -> None:
+        """Adds a row. Raises ValueError for NaN and the like."""
+        self._stream.write(_compact(row).translate(_LINE_ENDS).encode() + b"\n")
+
+    def close(self) -> None:
+        """Finishes the file."""
+        self._stream.close()
+
+
+class ParquetWriter:
+    """Rows as Parquet (zstd), in groups of rows. Values fit the schema: they were checked when they arrived."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._stream = files.create(path)
+        self._schema = schema
+        self._writer = pq.ParquetWriter(self._stream, schema, compression="zstd")
+        self._rows: list[Row] = []
+
+    def write(self, row: Row) -> None:
+        """Adds a row."""
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_PER_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        """Finishes the file."""
+        if self._rows:
+            self._flush()
+        self._writer.close()
+        self._stream.close()
+
+    def _flush(self) -> None:
+        columns = [_column([row.get(field.name) for row in self._rows], field.type) for field in self._schema]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._rows.clear()
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.string()).cast(kind)
+    if pa.types.is_string(kind):  # nested values stand in text columns as JSON
+        values = [value if value is None or isinstance(value, str) else _compact(value) for value in values]
+    return pa.array(values, kind)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True)
+class ShardFormat:
+    """How rows become files. `schema` is of Parquet only."""
+
+    name: str  # "parquet" or "jsonl", which is also the ending of the files
+    rows_per_shard: int
+    schema: pa.Schema | None = None
+
+    def writer(self, path: str) -> ShardWriter:
+        """Opens a new file."""
+        if self.name == "parquet":
+            return ParquetWriter(path, self.schema)
+        return JsonlWriter(path)
+
+    def new_path(self, folder: str) -> str:
+        """A name that nobody else uses."""
+        return files.join(folder, f"{uuid.uuid4().hex}.{self.name}")
+
+
+class Roll:
+    """Writes rows into files of up to `rows_per_shard`, and knows those that are finished."""
+
+    def __init__(self, shards: ShardFormat, folder: str) -> None:
+        self._shards = shards
+        self._folder = folder
+        self._writer: ShardWriter | None = None
+        self._path = ""
+        self._count = 0
+        self.finished: list[Staged] = []
+
+    def write(self, row: Row) -> None:
+        """Adds a row."""
+        if self._writer is None:
+            self._path = self._shards.new_path(self._folder)
+            self._writer = self._shards.writer(self._path)
+        self._writer.write(row)
+        self._count += 1
+        if self._count >= self._shards.rows_per_shard:
+            self.close()
+
+    def close(self) -> None:
+        """Finishes the file that is open, if any."""
+        if self._writer is not None:
+            self._writer.close()
+            self.finished.append(Staged(self._path, self._count))
+            self._writer, self._count = None, 0
+
+
+def pack(staged: Iterable[Staged], rows_per_shard: int) -> list[list[Staged]]:
+    """Groups files so that each group has up to `rows_per_shard` rows; a full file stays alone."""
+    groups: list[list[Staged]] = []
+    room = 0
+    for item in sorted(staged, key=lambda item: (-item.rows, item.path)):
+        if item.rows > room:
+            groups.append([])
+            room = rows_per_shard
+        groups[-1].append(item)
+        room -= item.rows
+    return groups
+
+
+def join_files(group: list[Staged], shards: ShardFormat, folder: str) -> Staged:
+    """One file out of several, their rows one after another. A single file is left as it is."""
+    if len(group) == 1:
+        return group[0]
+    path = shards.new_path(folder)
+    with files.create(path) as target:
+        if shards.name == "parquet":
+            with pq.ParquetWriter(target, shards.schema, compression="zstd") as writer:
+                for item in group:
+                    with files.open_read(item.path) as stream:
+                        for batch in pq.ParquetFile(stream).iter_batches(_ROWS_PER_GROUP):
+                            writer.write_batch(batch)
+        else:
+            for item in group:
+                with files.open_read(item.path) as stream:
+                    while block := stream.read(1 << 20):
+                        target.write(block)
+    return Staged(path, sum(item.rows for item in group))
+
+
+@dataclass
+class WriteShards(beam.PTransform):
+    """Row -> Staged (main output) and tallies of the rows under TALLY. `kind` is "ok" or "failed"."""
+
+    shards: ShardFormat
+    folder: str
+    kind: str
+
+    def expand(self, pcoll: Any) -> Any:
+        outputs = pcoll | "Write" >> beam.ParDo(_WriteBundle(self.shards, self.folder, self.kind)).with_outputs(
+            TALLY, main="staged"
+        )
+        joined = (
+            outputs.staged
+            | "Key" >> beam.WithKeys(None)
+            | "Gather" >> beam.GroupByKey()
+            | "Pack" >> beam.FlatMap(_pack, self.shards.rows_per_shard)
+            | "SpreadGroups" >> beam.Reshuffle()
+            | "Join" >> beam.Map(join_files, self.shards, self.folder)
+        )
+        return {"staged": joined, "tally": outputs[TALLY]}
+
+
+class _WriteBundle(beam.DoFn):
+    def __init__(self, shards: ShardFormat, folder: str, kind: str) -> None:
+        self._shards = shards
+        self._folder = folder
+        self._kind = kind
+
+    def start_bundle(self) -> None:
+        self._roll = Roll(self._shards, self._folder)
+        self._tally: Tally = {}
+
+    def process(self, row: Row) -> None:
+        self._roll.write(row)
+        add(self._tally, outcome_tally(row, self._kind))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        self._roll.close()
+        for staged in self._roll.finished:
+            yield GlobalWindows.windowed_value(staged)
+        yield bundle_tally(self._tally)
+
+
+def outcome_tally(row: Row, kind: str) -> Tally:
+    """What one row adds to the account."""
+    tally: Tally = {kind: 1}
+    if kind == "failed":
+        tally["failures_by_reason"] = {row["reason"]: 1}
+    if row["attempts"]:
+        add(tally, row_tally(row))
+    return tally
+
+
+def _pack(keyed: tuple[None, Iterable[Staged]], rows_per_shard: int) -> list[list[Staged]]:
+    return pack(keyed[1], rows_per_shard)
