@@ -1,0 +1,101 @@
+"""The fingerprint of a task: all that shapes an answer, so that answers to two tasks are never mixed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from pipelines.keys import holds_secret
+from transforms.llm.secrets import MASK, masked
+from transforms.records import canonical_json
+from transforms.settings import Settings
+
+_ABSENT = object()
+_SHOWN = 60  # characters of a value in a line of changes()
+_LEAD = 20  # of them, the most that stand before the first difference
+
+
+def task_fingerprint(settings: Settings) -> dict[str, Any]:
+    """All that shapes an answer, by the dotted names that the configuration gives it, as plain JSON values.
+
+    Left out is what changes only how, where or at what price the answer is got: limits, timeouts, keys,
+    price, base_url and headers, and what is done with it: carry and output."""
+    task, model = settings.task, settings.model
+    shape: dict[str, Any] = {
+        "task.system": task.system,
+        "task.prompt": task.prompt,
+        "task.schema": task.answer_schema,
+        "input.text": settings.input.text or "text",  # what null stands for
+        "model.provider": model.provider,
+        "model.name": model.name,
+        "model.parameters": model.parameters,
+        "model.structured_output": model.structured_output,
+    }
+    if model.provider == "embedded":
+        # The file's name only: the same model may lie elsewhere on another machine.
+        shape["model.path"] = PurePath(model.path).name if model.path else None
+    if settings.input.on_oversized == "truncate":
+        shape["input.max_chars"] = settings.input.max_chars
+    plain: dict[str, Any] = _numbers(shape)
+    return plain
+
+
+def task_hash(settings: Settings) -> str:
+    """16 hexadecimal digits that are the same for the same task_fingerprint()."""
+    return hashlib.sha256(canonical_json(task_fingerprint(settings)).encode()).hexdigest()[:16]
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two fingerprints, one line each, e.g. `model.parameters.temperature: 0 -> 1`.
+
+    Empty exactly if their hashes are the same. Long values are shortened around the first difference."""
+    return _differences("", old, new)
+
+
+def _differences(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name in sorted({*old, *new}):
+        key = f"{prefix}{name}"
+        before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
+        if _text(before) == _text(after):
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += _differences(f"{key}.", before, after)
+        elif key.startswith("model.") and holds_secret(key):  # a schema's property may be named key as well
+            lines.append(f"{key}: {MASK} -> {MASK}")
+        else:
+            shown = _around_difference(masked(_text(before)), masked(_text(after)))
+            lines.append(f"{key}: {' -> '.join(shown)}")
+    return lines
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "(not set)"
+    return repr(value) if isinstance(value, str) else canonical_json(value)
+
+
+def _around_difference(old: str, new: str) -> tuple[str, str]:
+    both = zip(old, new, strict=False)  # where one begins with the other, the difference is its end
+    same = next((at for at, (one, other) in enumerate(both) if one != other), min(len(old), len(new)))
+    start = max(0, same - _LEAD)
+    return _window(old, start), _window(new, start)
+
+
+def _window(text: str, start: int) -> str:
+    if len(text) <= _SHOWN:
+        return text
+    start = min(start, len(text) - _SHOWN)
+    shown = text[start : start + _SHOWN]
+    return f"{'…' if start else ''}{shown}{'…' if start + _SHOWN < len(text) else ''}"
+
+
+def _numbers(value: Any) -> Any:
+    """`value` with whole floats as integers: 0.0 and 0 are the same number to JSON and to every model."""
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

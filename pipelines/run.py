@@ -1,0 +1,43 @@
+"""From the command line to an exit code: 0 complete, 1 broken, 2 wrong usage, 3 stopped early, 130 interrupted."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+
+from pipelines.config import UsageError, default_config, load
+from pipelines.options import parse
+
+BROKEN, USAGE = 1, 2
+
+
+def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
+    """Runs the pipeline whose default configuration is configs/<name>.yaml. Returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    _quiet_libraries(verbose="--verbose" in arguments)
+    try:
+        options = parse(
+            arguments,
+            prog=f"python -m pipelines.{name}",
+            description=description,
+            default_config=default_config(name),
+        )
+        settings = load(options.config, options.set, input_path=options.input, output_path=options.output)
+        # Late: it imports apache_beam, which takes longer than all checks so far.
+        from pipelines.launch import launch
+
+        return launch(settings, options)
+    except UsageError as error:
+        print(f"paidonce: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _quiet_libraries(*, verbose: bool) -> None:
+    """Keeps what Beam says at each step off the terminal: what matters of it is in the last lines of a run."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO)
+        return
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")

@@ -1,0 +1,84 @@
+"""What a run leaves on the terminal when it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from transforms.account import COMPLETE, FAILED, LIMIT
+from transforms.layout import Layout
+from transforms.recover import Recovered
+from transforms.stop import INTERRUPTED
+
+COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
+
+
+def exit_code(account: dict[str, Any]) -> int:
+    """The exit code that an account stands for."""
+    if account["status"] == COMPLETE or account["stop_reason"] == LIMIT:
+        return 0
+    if account["status"] == FAILED:
+        return 1
+    return 130 if account["stop_reason"] == INTERRUPTED else 3
+
+
+def dollars(amount: float | None) -> str:
+    """A cost for people: four decimals, or that it is not known."""
+    return "cost unknown" if amount is None else f"${amount:,.4f}"
+
+
+def print_recovered(recovered: Sequence[Recovered]) -> None:
+    """Says what was published of runs that were cut short."""
+    for run in recovered:
+        if run.ok or run.failed or run.damaged:
+            damaged = f", {run.damaged} unreadable lines" if run.damaged else ""
+            print(f"recovered run {run.run_id}: {run.ok} answers, {run.failed} failures{damaged}", file=sys.stderr)
+
+
+def print_account(account: dict[str, Any], layout: Layout) -> None:
+    """The account of a run that reached its end, early or not."""
+    print(" | ".join(f"{name} {account[name]}" for name in COUNTS))
+    reasons = account["failures_by_reason"]
+    if reasons:
+        print("failures: " + ", ".join(f"{reason} {count}" for reason, count in reasons.items()))
+    if account["calls"]:
+        tokens = [account["prompt_tokens"], account["completion_tokens"]]
+        shown = " + ".join("unknown" if count is None else f"{count:,}" for count in tokens)
+        print(f"calls: {account['calls']:,} | tokens: {shown} | {dollars(account['cost_usd'])}")
+    print(f"results:  {_where(layout, layout.results)}")
+    print(f"failures: {_where(layout, layout.failures)}")
+    print(f"account:  {layout.account(account['run_id'])}")
+    if account["status"] != COMPLETE:
+        print(f"{account['status']}: {account['stop_reason']}", file=sys.stderr)
+        if account["unprocessed"]:
+            print(f"{account['unprocessed']} rows are left; the same command goes on with them", file=sys.stderr)
+
+
+def print_broken(error: BaseException, layout: Layout, *, interrupted: bool) -> None:
+    """One line on why a run broke, and what that means for what was paid."""
+    print("interrupted" if interrupted else f"paidonce: the run broke: {root_cause(error)}", file=sys.stderr)
+    print(
+        f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on",
+        file=sys.stderr,
+    )
+
+
+def root_cause(error: BaseException) -> str:
+    """The line of an engine's report that says what went wrong: engines hand on a worker's traceback as text."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    found = [line for line in lines if _names_error(line)]
+    text = found[-1] if found else (lines[-1] if lines else "")
+    return text if found else f"{type(error).__name__}: {text}"
+
+
+def _names_error(line: str) -> bool:
+    name, colon, _rest = line.partition(":")
+    return bool(colon) and name.replace(".", "").isidentifier() and name.endswith(("Error", "Exception"))
+
+
+def _where(layout: Layout, folder: str) -> str:
+    shards = layout.shards(folder)
+    return f"{folder} ({len(shards)} file{'' if len(shards) == 1 else 's'})"

@@ -1,0 +1,156 @@
+"""The command line: what is taken, what goes to Beam, and the line that the user reads for what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.config import UsageError
+from pipelines.options import RUNNERS, Options, check_beam_flags, parse
+
+
+def options(*argv: str) -> Options:
+    return parse(argv, prog="python -m pipelines.classify", description="Classify.", default_config="c.yaml")
+
+
+def error(*argv: str) -> str:
+    with pytest.raises(UsageError) as raised:
+        options(*argv)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_defaults() -> None:
+    assert options() == Options("c.yaml", None, None, [], None, "retryable", "stop", False, [])
+
+
+def test_all_flags() -> None:
+    argv = "--config a --input b --input=c --output d --set e=1 --set f=2 --limit 3 --retry all --verbose"
+    assert options(*argv.split(), "--on-change=keep") == Options(
+        "a", ["b", "c"], "d", ["e=1", "f=2"], 3, "all", "keep", True, []
+    )
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--runner=FlinkRunner --flink_master localhost:8081 --parallelism=4",
+        "--runner PrismRunner --prism_location /bin/prism --prism_log_level=error",
+        "--runner spark --spark_version 3 --job_endpoint=embed --job-server-timeout 5",
+        "--runner=DataflowRunner --project p --region r --labels a=b --no_use_public_ips",
+        "--runner=apache_beam.runners.direct.direct_runner.DirectRunner",
+        "--direct_num_workers 2 --direct_running_mode multi_processing --job_port 0",
+        "--experiments a,b --experiment=c --streaming --save_main_session --no_save_main_session",
+        "--update_compatibility_version --streaming",
+        "--update_compatibility_version 2.70.0",
+        '--sdk_harness_log_level_overrides {"a":"INFO"}',
+        "--s3_region_name eu --hdfs_full_urls",
+    ],
+)
+def test_what_beam_takes_goes_to_beam(flags: str) -> None:
+    beam_args = flags.split()
+    assert options(*beam_args).beam_args == beam_args
+    assert options(beam_args[0], *beam_args[1:], "--limit", "3").beam_args == beam_args
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_the_runners_that_a_message_names_are_known(runner: str) -> None:
+    check_beam_flags([f"--runner={runner}"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("--input", "--input needs a value"),
+        ("--limit many", "--limit: must be a whole number greater than 0, got 'many'"),
+        ("--limit 0", "--limit: must be a whole number greater than 0, got '0'"),
+        ("--limit=-1", "--limit: must be a whole number greater than 0, got '-1'"),
+        ("--retry some", "--retry: invalid choice: 'some' (choose from "),
+        ("--verbose=1", "--verbose: ignored explicit argument '1'"),
+        ("-- a", "unexpected argument '--'"),
+        ("data.jsonl", "unexpected argument 'data.jsonl': name input files with --input"),
+        ("--input a.jsonl b.jsonl", "unexpected argument 'b.jsonl': name input files with --input"),
+        (
+            "--runner DirectRunner data.jsonl",
+            "unexpected argument 'data.jsonl': name input files with --input",
+        ),
+        ("--streaming true", "unexpected argument 'true': "),
+        ("--runer FlinkRunner", "unknown flag --runer, did you mean --runner?"),
+        ("--runer=secret", "unknown flag --runer, did you mean --runner?"),
+        ("-runner DirectRunner", "unknown flag -runner, did you mean --runner?"),
+        ("--inptu a", "unknown flag --inptu, did you mean --input?"),
+        ("--on_change=keep", "unknown flag --on_change, did you mean --on-change?"),
+        ("--flink-master=a", "unknown flag --flink-master, did you mean --flink_master?"),
+        ("--retr all", "unknown flag --retr, did you mean --retry?"),
+        ("--spark_mas a", "unknown flag --spark_mas, did you mean --spark_master_url?"),
+        ("--pri a", "unknown flag --pri, did you mean --prism_location?"),
+        ("--base-url=a", "unknown flag --base-url, did you mean --set model.base_url=VALUE?"),
+        ("--limits.headroom=1", "unknown flag --limits.headroom, did you mean --set limits.headroom=VALUE?"),
+        ("--zzzzzz", "unknown flag --zzzzzz, --help lists the program's own flags"),
+        ("--runner", "--runner needs a value"),
+        ("--flink_master --verbose", "--flink_master needs a value"),
+        ("--streaming=true", "--streaming: ignored explicit argument 'true'"),
+        ("--direct_num_workers=two", "--direct_num_workers: invalid int value: 'two'"),
+        ("--direct_running_mode=x", "--direct_running_mode: invalid choice: 'x' (choose from "),
+        ("--transform_name_mapping={", "--transform_name_mapping: invalid loads value: '{'"),
+        ("--sdk_harness_log_level_overrides=5", "a flag of Beam has a value that cannot be read: "),
+        ("--gcs_custom_audit_entries={", "a flag of Beam has a value that cannot be read: "),
+        (
+            "--runner=FlinkRuner",
+            "--runner: unknown runner 'FlinkRuner'; there are DirectRunner, PrismRunner, FlinkRunner",
+        ),
+        ("--runner=", "--runner: unknown runner ''"),
+        ("--runner=data.jsonl", "--runner: unknown runner 'data.jsonl'"),
+        ("--runner=os.path.Nope", "--runner: unknown runner 'os.path.Nope'"),
+        ("--runner=..x", "--runner: unknown runner '..x'"),
+    ],
+)
+def test_what_is_wrong(argv: str, message: str) -> None:
+    assert error(*argv.split()).startswith(message)
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        options("--help")
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    flags = (
+        "--config",
+        "--input",
+        "--output",
+        "--set",
+        "--limit",
+        "--retry",
+        "--on-change",
+        "--verbose",
+        "--version",
+    )
+    assert all(f"{flag}" in text for flag in flags)
+    assert "python -m pipelines.classify --input 'reviews/*.jsonl'" in text
+    assert "(default: c.yaml)" in text
+
+
+@pytest.mark.parametrize("argv", ["[]", "['--set', 'a=1']", "['--help']", "['--version']", "['--limit', 'x']"])
+def test_beam_is_imported_only_for_its_own_flags(argv: str) -> None:
+    code = f"""
+import sys
+from pipelines.config import UsageError
+from pipelines.options import parse
+try:
+    parse({argv}, prog="p", description="", default_config="c")
+except (SystemExit, UsageError):
+    pass
+sys.exit("apache_beam" in sys.modules)
+"""
+    root = Path(__file__).parents[2]
+    assert subprocess.call([sys.executable, "-c", code], cwd=root, stdout=subprocess.DEVNULL) == 0
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        options("--version")
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("paidonce ")
