@@ -21,9 +21,9 @@ from pipelines import summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.graph import RunSpec, build
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, prepare
+from pipelines.prepare import Prepared, check_model, check_output, prepare
 from pipelines.progress import showing_progress
-from transforms import files
+from transforms import files, workers
 from transforms.call import CallSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.layout import Layout
@@ -48,7 +48,7 @@ def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
     check_model(settings)
-    layout = Layout(_absolute(settings.output.path))
+    layout = check_output(settings)
     last = _last_run(layout)
     prepared = prepare(settings, last.get("carried", {}))
     changed = changes(last["task"], task_fingerprint(settings)) if "task" in last else []
@@ -85,8 +85,12 @@ def _run(settings: Settings, options: Options, layout: Layout, prepared: Prepare
         account = files.read_json(layout.account(run_id))
     except Exception as error:
         logging.getLogger(__name__).info("the run broke", exc_info=True)
-        summary.print_broken(error, layout, interrupted=stop.event.is_set())
-        return INTERRUPTED_CODE if stop.event.is_set() else BROKEN_CODE
+        workers.close_all()
+        interrupted = recover(layout, run_id).account if stop.event.is_set() else None
+        if interrupted is None:
+            summary.print_broken(error, layout)
+            return BROKEN_CODE
+        account = interrupted  # the engine ended before its graph did; what was answered is published all the same
     summary.print_account(account, layout)
     return summary.exit_code(account)
 
@@ -201,17 +205,13 @@ def _last_run(layout: Layout) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(path) if files.is_local(path) else path.rstrip("/")
-
-
 @contextmanager
 def _interrupts(stop: StopSign) -> Iterator[None]:
     """Ctrl-C and SIGTERM stop the run softly: no new calls, all answers kept. The second time ends it at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop.event.is_set():
-            raise KeyboardInterrupt
+            os._exit(INTERRUPTED_CODE)  # the journal has every answer; nothing else is worth waiting for
         print("\nstopping: calls under way are finished and kept (once more: at once)", file=sys.stderr)
         stop.set(INTERRUPTED, signal.Signals(number).name)
 

@@ -5,12 +5,15 @@ Every check raises UsageError with one line that names the thing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from pipelines.config import UsageError
+from transforms import files
+from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
 from transforms.llm.client import api_key
 from transforms.llm.columns import columns
@@ -43,6 +46,21 @@ def check_model(settings: Settings) -> None:
         AnswerParser(settings.task.answer_schema)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def check_output(settings: Settings) -> Layout:
+    """The output is where journals can be appended to and locks be held, and its results are all of one format."""
+    path, ending = settings.output.path, settings.output.format
+    if not files.is_local(path):
+        raise UsageError(f"output.path: {path} is no local or mounted path; others are not supported yet")
+    layout = Layout(os.path.abspath(path))
+    others = {shard.rsplit(".", 1)[-1] for shard in layout.shards(layout.results)} - {ending}
+    if others:
+        raise UsageError(
+            f"output.format: {path} holds results in {', '.join(sorted(others))}, which {ending} files would not be "
+            "read together with; keep that format or choose another --output"
+        )
+    return layout
 
 
 def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:

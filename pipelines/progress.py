@@ -25,10 +25,10 @@ _WINDOW_SECONDS = 15.0  # over which rates are taken
 
 
 class Rates:
-    """Calls and tokens a second, over the last seconds."""
+    """Rows and tokens a second, over the last seconds. `now` is when there were none, in seconds."""
 
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, int, int]] = deque()
+    def __init__(self, now: float) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
 
     def add(self, now: float, done: int, tokens: int) -> tuple[float, float]:
         """Takes a sample at `now` (seconds); returns rows and tokens a second."""
@@ -86,7 +86,7 @@ def showing_progress(output: str, run_id: str) -> Iterator[None]:
 
 
 def _show_lines(watch: JournalWatch, ended: threading.Event) -> None:
-    rates = Rates()
+    rates = Rates(time.monotonic())
     while not ended.wait(_LINE_SECONDS):
         progress = _update(watch)
         print(
@@ -95,7 +95,7 @@ def _show_lines(watch: JournalWatch, ended: threading.Event) -> None:
 
 
 def _show_bar(watch: JournalWatch, ended: threading.Event) -> None:
-    rates = Rates()
+    rates = Rates(time.monotonic())
     console = Console(stderr=True)
     with Bar(BarColumn(bar_width=24), TextColumn("{task.description}"), console=console, transient=True) as bar:
         task = bar.add_task("reading the input", total=None)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 
 from pipelines.config import UsageError, default_config, load
 from pipelines.options import parse
 
-BROKEN, USAGE = 1, 2
+USAGE, INTERRUPTED = 2, 130
 
 
 def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
@@ -32,6 +33,9 @@ def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"paidonce: {error}", file=sys.stderr)
         return USAGE
+    except KeyboardInterrupt:
+        print("\ninterrupted before the run began", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _quiet_libraries(*, verbose: bool) -> None:
@@ -41,3 +45,4 @@ def _quiet_libraries(*, verbose: bool) -> None:
         return
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
+    threading.excepthook = lambda _arguments: None  # Beam's threads, when the engine they talk to has gone

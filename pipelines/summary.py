@@ -55,9 +55,9 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
             print(f"{account['unprocessed']} rows are left; the same command goes on with them", file=sys.stderr)
 
 
-def print_broken(error: BaseException, layout: Layout, *, interrupted: bool) -> None:
+def print_broken(error: BaseException, layout: Layout) -> None:
     """One line on why a run broke, and what that means for what was paid."""
-    print("interrupted" if interrupted else f"paidonce: the run broke: {root_cause(error)}", file=sys.stderr)
+    print(f"paidonce: the run broke: {root_cause(error)}", file=sys.stderr)
     print(
         f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on",
         file=sys.stderr,

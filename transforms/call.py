@@ -48,17 +48,29 @@ class CallSpec:
     journal: str
 
 
+class Window:
+    """The records of one bundle that are out. `open` ends with the bundle, also where that breaks: a record of a
+    broken bundle that no thread has taken yet is not called any more."""
+
+    __slots__ = ("open", "out", "replies")
+
+    def __init__(self) -> None:
+        self.open = True
+        self.out = 0
+        self.replies: SimpleQueue[Job] = SimpleQueue()
+
+
 class Job:
     """One record on its way through the threads and back."""
 
-    __slots__ = ("digest", "file", "outcome", "record", "replies")
+    __slots__ = ("digest", "file", "outcome", "record", "window")
 
-    def __init__(self, record: Record, value: bytes, file: SpanJournal, replies: SimpleQueue[Job]) -> None:
+    def __init__(self, record: Record, value: bytes, file: SpanJournal, window: Window) -> None:
         self.record = record
         self.digest = value
         self.file = file
-        self.replies = replies
-        self.outcome: Entry | BaseException | None = None  # None: the run was stopped, the row is left undone
+        self.window = window
+        self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
 
 
 class SpanJournal(JournalFile):
@@ -83,13 +95,13 @@ class Asker:
     def work(self, job: Job) -> None:
         """Does one job. Never raises: what goes wrong with this machine is handed back as the outcome."""
         try:
-            if not self.stop.is_set():
+            if job.window.open and not self.stop.is_set():
                 job.outcome = self.ask(job.record, job.digest)
                 if job.outcome is not None:
                     job.file.append(job.outcome)
         except BaseException as error:
             job.outcome = error
-        job.replies.put(job)
+        job.window.replies.put(job)
 
     def ask(self, record: Record, value: bytes) -> Entry | None:
         """Calls for one record. None where the run is stopped before there is an answer."""
@@ -170,14 +182,16 @@ class CallModel(beam.DoFn):
     def setup(self) -> None:
         self._pool = workers.acquire(self._spec.stamp.run_id, self._start)
         self._index = SpanIndex(self._spec.journal)
+        self._window = Window()
 
     def teardown(self) -> None:
+        self._window.open = False
         workers.release(self._spec.stamp.run_id)
 
     def start_bundle(self) -> None:
-        # A bundle that broke leaves calls under way: they end in a queue that nobody reads, and in the journal.
-        self._replies: SimpleQueue[Job] = SimpleQueue()
-        self._out = 0
+        # A bundle that broke leaves calls under way: they end in the journal, and in a window that nobody reads.
+        self._window.open = False
+        self._window = Window()
         self._file: SpanJournal | None = None
         self._unprocessed = 0
         self._index.refresh()
@@ -195,17 +209,17 @@ class CallModel(beam.DoFn):
         else:
             self._submit(record, value)
         # Twice the threads: whichever thread gets free finds a record waiting, without a turn of this loop first.
-        while self._out >= 2 * self._pool.count:
+        while self._window.out >= 2 * self._pool.count:
             yield from self._take(self._wait())
         while True:
             try:
-                job = self._replies.get_nowait()
+                job = self._window.replies.get_nowait()
             except Empty:
                 return
             yield from self._take(job)
 
     def finish_bundle(self) -> Iterator[Any]:
-        while self._out:
+        while self._window.out:
             for row in self._take(self._wait()):
                 if isinstance(row, beam.pvalue.TaggedOutput):
                     yield beam.pvalue.TaggedOutput(row.tag, GlobalWindows.windowed_value(row.value))
@@ -226,19 +240,19 @@ class CallModel(beam.DoFn):
 
     def _submit(self, record: Record, value: bytes) -> None:
         assert self._file is not None
-        self._out += 1
+        self._window.out += 1
         self._file.pending += 1
-        self._pool.submit(Job(record, value, self._file, self._replies))
+        self._pool.submit(Job(record, value, self._file, self._window))
 
     def _wait(self) -> Job:
         while True:
             try:
-                return self._replies.get(timeout=POLL_SECONDS)
+                return self._window.replies.get(timeout=POLL_SECONDS)
             except Empty:  # a stop that another process asked for wakes the threads that wait for their turn
                 self._pool.asker.stop.is_set()
 
     def _take(self, job: Job) -> Iterator[Any]:
-        self._out -= 1
+        self._window.out -= 1
         job.file.pending -= 1
         if job.file.pending == 0 and job.file is not self._file:
             job.file.close()
@@ -260,3 +274,8 @@ class CallPool(workers.Workers[Job]):
     def __init__(self, asker: Asker, count: int) -> None:
         self.asker = asker
         super().__init__(count, asker.work, asker.close)
+
+    def close(self) -> None:
+        """Lets calls that are under way end, starts no other, then closes the client."""
+        self.asker.stop.event.set()
+        super().close()

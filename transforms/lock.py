@@ -1,7 +1,6 @@
 """One run at a time in an output directory.
 
-On a local file system the kernel holds the lock, so that it ends with its holder, however that ends; the file only
-says who it is. On an object store, where nobody can hold anything, the file is the lock.
+The kernel holds the lock, so that it ends with its holder, however that ends; the file only says who it is.
 """
 
 from __future__ import annotations
@@ -30,17 +29,11 @@ class Lock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> Lock:
-        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": utc(time.time())})
         files.make_folder(self._output)
-        if files.is_local(self._path):
-            self._descriptor = self._hold()
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, holder.encode(), 0)
-            return self
-        if files.exists(self._path):
-            raise Locked(self._message(files.open_read(self._path).read()))
-        with files.create(self._path) as stream:
-            stream.write(holder.encode())
+        self._descriptor = self._hold()
+        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": utc(time.time())})
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, holder.encode(), 0)
         return self
 
     def __exit__(

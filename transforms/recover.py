@@ -13,22 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms import commit, digests, files, journal
-from transforms.account import FAILED, make_account
+from transforms import commit, digests, files, journal, stop
+from transforms.account import FAILED, LIMIT, make_account
 from transforms.digests import DigestSet
 from transforms.journal import OK, Entry
 from transforms.layout import Layout
+from transforms.plan import PLAN_FILE
 from transforms.tally import Tally, add
-from transforms.write import Roll, ShardFormat, Staged, outcome_tally
+from transforms.write import Roll, ShardFormat, outcome_tally
 
 
 class Recovered(NamedTuple):
-    """What was published of one interrupted run. `damaged` counts journal lines that could not be read."""
+    """What was published of one interrupted run. `damaged` counts journal lines that could not be read; `account`
+    is None where the journal held no rows."""
 
     run_id: str
     ok: int
     failed: int
     damaged: int
+    account: dict[str, Any] | None
 
 
 def write_header(layout: Layout, header: dict[str, Any], shards: ShardFormat) -> None:
@@ -67,7 +70,7 @@ def recover(layout: Layout, run_id: str) -> Recovered:
     paths = [info.path for info in files.listing(layout.journal(run_id)) if info.path.endswith(journal.SUFFIX)]
     if not paths:
         files.remove_folder(layout.journal(run_id))
-        return Recovered(run_id, 0, 0, 0)
+        return Recovered(run_id, 0, 0, 0, None)
     try:
         header = read_header(layout, run_id)
     except (OSError, ValueError) as error:
@@ -80,15 +83,26 @@ def recover(layout: Layout, run_id: str) -> Recovered:
     tally: Tally = {}
     for entry in _settle(paths, tally):
         (results if entry.outcome == OK else failures).write(entry.row)
-        kind = "ok" if entry.outcome == OK else "failed"
-        add(tally, outcome_tally(entry.row, kind))
-        add(tally, {"total": 1})
+        add(tally, outcome_tally(entry.row, "ok" if entry.outcome == OK else "failed"))
     results.close()
     failures.close()
-    account = make_account(header, tally, None)
-    account.update(status=FAILED, stop_reason="cut short; what it had was published by the run after it")
+    account = make_account(header, _with_plan(layout, run_id, tally), stop.reason(layout.journal(run_id)))
+    if account["stop_reason"] is None or account["stop_reason"] == LIMIT:
+        account.update(status=FAILED, stop_reason="cut short; what it had was published afterwards")
     commit.publish(layout, run_id, results.finished, failures.finished, layout.shards(layout.failures), account)
-    return Recovered(run_id, _rows(results.finished), _rows(failures.finished), tally.get("damaged", 0))
+    return Recovered(run_id, account["ok"], account["failed"], tally.get("damaged", 0), account)
+
+
+def _with_plan(layout: Layout, run_id: str, tally: Tally) -> Tally:
+    """The counts of a journal with those of the run's plan, so that the account adds up. Rows that were set aside
+    before a call are in no journal: they count as unprocessed here."""
+    path = files.join(layout.journal(run_id), PLAN_FILE)
+    outcomes = tally.get("ok", 0) + tally.get("failed", 0)
+    rows = todo = outcomes
+    if files.exists(path):
+        plan = files.read_json(path)
+        rows, todo = plan["rows"], max(plan["todo"], outcomes)
+    return {**tally, "total": rows, "skipped": rows - todo, "unprocessed": todo - outcomes}
 
 
 def shard_format(described: dict[str, Any]) -> ShardFormat:
@@ -126,7 +140,3 @@ def _digests(paths: list[str], outcome: str) -> Iterator[bytes]:
         for found, value in journal.heads(path):
             if found == outcome:
                 yield value
-
-
-def _rows(staged: list[Staged]) -> int:
-    return sum(item.rows for item in staged)

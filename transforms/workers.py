@@ -61,9 +61,18 @@ def acquire(key: Hashable, make: Callable[[], Pool]) -> Pool:
 def release(key: Hashable) -> None:
     """Gives a pool back; the last user closes it."""
     with _lock:
-        pool, users = _pools[key]
-        if users > 1:
+        pool, users = _pools.pop(key, (None, 0))
+        if pool is not None and users > 1:
             _pools[key] = pool, users - 1
             return
-        del _pools[key]
-    pool.close()
+    if pool is not None:
+        pool.close()
+
+
+def close_all() -> None:
+    """Closes every pool of the process, whoever uses it: what is under way is finished, for a process that ends."""
+    with _lock:
+        pools = [pool for pool, _users in _pools.values()]
+        _pools.clear()
+    for pool in pools:
+        pool.close()
