@@ -76,8 +76,9 @@ def public(settings: Settings) -> dict[str, Any]:
     values = settings.model_dump(mode="json", by_alias=True)
     model = values["model"]
     model["headers"] = dict.fromkeys(model["headers"], MASK)
-    if model["base_url"] is not None:
-        model["base_url"] = masked(model["base_url"])
+    for place in (model, *model["endpoints"]):
+        if place["base_url"] is not None:
+            place["base_url"] = masked(place["base_url"])
     return values
 
 

@@ -20,7 +20,7 @@ _LEAD = 20  # of them, the most that stand before the first difference
 def task_fingerprint(settings: Settings) -> dict[str, Any]:
     """All that shapes an answer, by the dotted names that the configuration gives it, as plain JSON values.
 
-    Left out is what changes only how, where or at what price the answer is got: limits, timeouts, keys,
+    Left out is what changes only how, where or at what price the answer is got: limits, budget, timeouts, keys,
     price, base_url and headers, and what is done with it: carry and output."""
     task, model = settings.task, settings.model
     shape: dict[str, Any] = {
@@ -31,7 +31,8 @@ def task_fingerprint(settings: Settings) -> dict[str, Any]:
         "model.provider": model.provider,
         "model.name": model.name,
         "model.parameters": model.parameters,
-        "model.structured_output": model.structured_output,
+        # auto asks for the same, and where an endpoint refuses it json_schema has no answers.
+        "model.structured_output": "json_schema" if model.structured_output == "auto" else model.structured_output,
     }
     if model.provider == "embedded":
         # The file's name only: the same model may lie elsewhere on another machine.

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import get_args
+from typing import get_args, get_origin
 
 from transforms.settings import Section, Settings
 
@@ -53,6 +53,8 @@ def _keys(section: type[Section], prefix: str) -> Iterator[str]:
     for name, field in section.model_fields.items():
         key = f"{prefix}{field.alias or name}"
         yield key
+        if get_origin(field.annotation) is list:  # what is in a list has no name of its own
+            continue
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, Section):
                 yield from _keys(kind, f"{key}.")

@@ -21,12 +21,15 @@ from pipelines import summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.graph import RunSpec, build
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, check_output, prepare
+from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
 from pipelines.progress import showing_progress
 from transforms import files, workers
+from transforms.account import spent_usd
+from transforms.budget import BudgetSpec
 from transforms.call import CallSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.layout import Layout
+from transforms.llm.price_table import Found
 from transforms.lock import Lock, Locked
 from transforms.read import span_bytes
 from transforms.records import utc
@@ -48,6 +51,7 @@ def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
     check_model(settings)
+    price = check_price(settings)
     layout = check_output(settings)
     last = _last_run(layout)
     prepared = prepare(settings, last.get("carried", {}))
@@ -66,10 +70,14 @@ def launch(settings: Settings, options: Options) -> int:
             raise UsageError(
                 f"output.path: {settings.output.path} cannot be written: {error.strerror or error}"
             ) from None
-        return _run(settings, options, layout, prepared, redo=bool(changed) and options.on_change == "redo")
+        if settings.model.provider != "embedded":
+            summary.print_price(price, settings.model)
+        return _run(settings, options, layout, prepared, price, redo=bool(changed) and options.on_change == "redo")
 
 
-def _run(settings: Settings, options: Options, layout: Layout, prepared: Prepared, *, redo: bool) -> int:
+def _run(
+    settings: Settings, options: Options, layout: Layout, prepared: Prepared, price: Found | None, *, redo: bool
+) -> int:
     run_id = new_run_id(layout)
     stop = StopSign(layout.journal(run_id))
     try:
@@ -78,7 +86,7 @@ def _run(settings: Settings, options: Options, layout: Layout, prepared: Prepare
         summary.print_recovered(recovered)
         if redo:
             _set_aside(layout, run_id)
-        spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id)
+        spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
         write_header(layout, spec.header, spec.shards)
         with _interrupts(stop), showing_progress(layout.root, run_id):
             _submit(spec, options)
@@ -102,6 +110,7 @@ def make_spec(
     prepared: Prepared,
     recovered: list[Recovered],
     run_id: str,
+    price: Found | None = None,
 ) -> RunSpec:
     """All that the graph of a run is built from."""
     stamp = RunStamp(run_id, task_hash(settings))
@@ -113,7 +122,10 @@ def make_spec(
         "task": task_fingerprint(settings),
         "carried": prepared.carried,
         "config": public(settings),
+        "price": None if price is None else price.described(),
     }
+    model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
+    most = settings.budget.max_cost_usd
     results, failures = layout.shards(layout.results), layout.shards(layout.failures)
     runs = frozenset(item.run_id for item in recovered)
     return RunSpec(
@@ -132,12 +144,13 @@ def make_spec(
         call=CallSpec(
             task=settings.task,
             input=settings.input,
-            model=settings.model,
+            model=model,
             limits=settings.limits,
             max_in_flight=settings.max_in_flight,
             carried=carried,
             stamp=stamp,
             journal=layout.journal(run_id),
+            budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
         ),
         shards=ShardFormat(
             settings.output.format,

@@ -15,8 +15,9 @@ from pipelines.config import UsageError
 from transforms import files
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
-from transforms.llm.client import api_key
+from transforms.llm.client import connect
 from transforms.llm.columns import columns
+from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Template
 from transforms.read import InputError, InputFile, find_inputs, first_fields
 from transforms.records import Fields
@@ -35,17 +36,29 @@ class Prepared(NamedTuple):
 
 
 def check_model(settings: Settings) -> None:
-    """The key is set, the model is there, the answer's schema is one."""
+    """The key is set, the model is there, a request can be made of the settings, the answer's schema is one."""
     try:
         if settings.model.provider == "embedded":
             from transforms.llm.embedded import find_model
 
             find_model(settings.model.path)
         else:
-            api_key(settings.model)
+            for model in settings.model.per_endpoint:
+                connect(settings.task, model, settings.limits, pool_size=1).close()  # it only looks at the settings
         AnswerParser(settings.task.answer_schema)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def check_price(settings: Settings) -> Found | None:
+    """The model's price, None where it is not known. A budget needs one."""
+    found = find_price(settings.model)
+    if found is None and settings.budget.max_cost_usd is not None:
+        raise UsageError(
+            f"budget.max_cost_usd: no price is known for model {settings.model.name}, so nothing that it costs could "
+            "be counted; set model.price"
+        )
+    return found
 
 
 def check_output(settings: Settings) -> Layout:

@@ -56,7 +56,9 @@ def describe(progress: Progress, rates: tuple[float, float]) -> str:
         f"{tokens_per_second:,.0f} tokens/s",
     ]
     if progress.cost_usd is not None:
-        parts.append(dollars(progress.cost_usd))
+        projected = progress.projected_cost_usd
+        whole = "" if projected is None else f" of about {dollars(projected)}"
+        parts.append(f"{dollars(progress.cost_usd)}{whole}")
     left = progress.todo - progress.done
     if per_second > 0 and left > 0:
         parts.append(f"{clock(left / per_second)} left")

@@ -8,7 +8,9 @@ from typing import Any
 
 from transforms.account import COMPLETE, FAILED, LIMIT
 from transforms.layout import Layout
+from transforms.llm.price_table import Found
 from transforms.recover import Recovered
+from transforms.settings import Model
 from transforms.stop import INTERRUPTED
 
 COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
@@ -45,7 +47,14 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
     if account["calls"]:
         tokens = [account["prompt_tokens"], account["completion_tokens"]]
         shown = " + ".join("unknown" if count is None else f"{count:,}" for count in tokens)
-        print(f"calls: {account['calls']:,} | tokens: {shown} | {dollars(account['cost_usd'])}")
+        parts = [f"calls: {account['calls']:,}", f"tokens: {shown}"]
+        if account["cost_usd"] is not None or account["config"]["model"]["provider"] != "embedded":
+            parts.append(dollars(account["cost_usd"]))  # running a model of one's own has no price that one looks for
+        if account["maybe_billed_attempts"]:
+            parts.append(f"attempts without an answer that may be billed: {account['maybe_billed_attempts']:,}")
+        print(" | ".join(parts))
+    if account["notes"]:
+        print("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
     print(f"results:  {_where(layout, layout.results)}")
     print(f"failures: {_where(layout, layout.failures)}")
     print(f"account:  {layout.account(account['run_id'])}")
@@ -53,6 +62,19 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
         print(f"{account['status']}: {account['stop_reason']}", file=sys.stderr)
         if account["unprocessed"]:
             print(f"{account['unprocessed']} rows are left; the same command goes on with them", file=sys.stderr)
+
+
+def print_price(found: Found | None, model: Model) -> None:
+    """Says what costs are reckoned by, where the user did not: what the package knows of a model may be outdated,
+    or not be what this endpoint charges."""
+    if found is None:
+        print(f"no price is known for model {model.name}: costs stay empty; set model.price", file=sys.stderr)
+    elif found.price is not model.price:
+        print(
+            f"price: ${found.price.input:g} in, ${found.price.output:g} out per million tokens ({found.source}; "
+            "model.price sets another)",
+            file=sys.stderr,
+        )
 
 
 def print_broken(error: BaseException, layout: Layout) -> None:

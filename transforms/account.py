@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from transforms import files
+from transforms.layout import Layout
+from transforms.llm.notes import MAYBE_BILLED
 from transforms.records import utc
 from transforms.stop import INTERRUPTED
 from transforms.tally import Tally
@@ -16,7 +19,8 @@ LIMIT = "limit"  # the stop reason of a run that was asked for so many rows and 
 def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | None) -> dict[str, Any]:
     """The account as it is written: `header` says which run it is, `tally` what its steps counted, `stop` why it
     ended early, if it did. total = skipped + recovered + ok + failed + unprocessed. Unknown amounts are null: where
-    only some are unknown, the sum is of those that are known and the rest is counted."""
+    only some are unknown, the sum is of those that are known and the rest is counted. `price`, in US dollars per
+    million tokens, is what costs are reckoned by."""
     status, stop_reason = COMPLETE, None
     if tally.get("unreadable"):
         status, stop_reason = FAILED, f"unreadable input: {'; '.join(tally['unreadable'])}"
@@ -27,6 +31,7 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
     counts = {
         key: tally.get(key, 0) for key in ("total", "skipped", "recovered", "ok", "failed", "unprocessed", "calls")
     }
+    notes = dict(sorted(tally.get("notes", {}).items()))
     return {
         "run_id": header["run_id"],
         "status": status,
@@ -34,7 +39,10 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
         **counts,
         **{key: _known(tally, key) for key in ("prompt_tokens", "completion_tokens", "cost_usd")},
         "cost_unknown_rows": tally.get("cost_usd_unknown", 0),
+        "maybe_billed_attempts": notes.pop(MAYBE_BILLED, 0),
+        "price": header.get("price"),
         "failures_by_reason": dict(sorted(tally.get("failures_by_reason", {}).items())),
+        "notes": notes,
         "started_at": header["started_at"],
         "finished_at": utc(time.time()),
         "config": header["config"],
@@ -43,6 +51,13 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
     }
 
 
+def spent_usd(layout: Layout) -> float:
+    """US dollars that all runs into an output directory have cost, by their accounts, as far as it is known."""
+    accounts = (files.read_json(path) for path in layout.accounts())
+    return float(sum(account.get("cost_usd") or 0.0 for account in accounts))
+
+
 def _known(tally: Tally, key: str) -> Any:
     unknown = tally.get(f"{key}_unknown", 0)
-    return tally.get(key) if unknown else tally.get(key, 0)
+    amount = tally.get(key) if unknown else tally.get(key, 0)
+    return round(amount, 9) if isinstance(amount, float) else amount  # a sum of many, with the noise of fractions

@@ -10,6 +10,7 @@ An engine may repeat a bundle. What this run's journal already holds is then giv
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -20,23 +21,26 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
-from transforms import workers
+from transforms import budget, workers
+from transforms.budget import Budget, BudgetSpec, Spent
 from transforms.digests import digest
 from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, SpanIndex
 from transforms.llm.caller import Answer, Caller
-from transforms.llm.client import connect
+from transforms.llm.endpoint import connect_all
+from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, Stopped
-from transforms.llm.limits import Gate
+from transforms.llm.forecast import Forecast
 from transforms.records import Record, Row, utc
 from transforms.rows import RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
-from transforms.stop import POLL_SECONDS, StopSign
-from transforms.tally import TALLY, bundle_tally
+from transforms.stop import BUDGET, POLL_SECONDS, StopSign
+from transforms.tally import TALLY, add, bundle_tally
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """All that calling needs, as plain values. `carried` are the input columns that results carry along."""
+    """All that calling needs, as plain values. `carried` are the input columns that results carry along. A budget
+    needs model.price."""
 
     task: Task
     input: Input
@@ -46,6 +50,7 @@ class CallSpec:
     carried: Mapping[str, pa.DataType]
     stamp: RunStamp
     journal: str
+    budget: BudgetSpec | None = None
 
 
 class Window:
@@ -83,14 +88,15 @@ class SpanJournal(JournalFile):
 
 
 class Asker:
-    """What the threads of one process share: client, limits, stop sign. Turns a record into its journal entry."""
+    """What the threads of one process share: endpoints, limits, stop sign. Turns a record into its journal entry."""
 
     def __init__(self, spec: CallSpec) -> None:
         self.stop = StopSign(spec.journal)
         self._spec = spec
-        self._client = connect(spec.task, spec.model, spec.limits, pool_size=spec.max_in_flight)
-        gate = Gate(spec.limits.requests_per_minute, spec.limits.headroom, stop=self.stop.event)
-        self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, client=self._client, gate=gate)
+        live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
+        self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
+        self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
+        self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
 
     def work(self, job: Job) -> None:
         """Does one job. Never raises: what goes wrong with this machine is handed back as the outcome."""
@@ -104,20 +110,46 @@ class Asker:
         job.window.replies.put(job)
 
     def ask(self, record: Record, value: bytes) -> Entry | None:
-        """Calls for one record. None where the run is stopped before there is an answer."""
+        """Calls for one record. None where the run is stopped before there is an answer, or the budget is spent."""
+        if self._budget is None:
+            return self._call(record, value)
         try:
-            return Entry(value, OK, self._result(record, self._caller.ask(record.fields)))
+            share = self._budget.reserve(record.fields, self.stop)
+        except Spent as error:
+            self.stop.set(BUDGET, str(error))
+            return None
+        except Stopped:
+            return None
+        entry = None
+        try:
+            entry = self._call(record, value)
+        finally:
+            self._budget.settle(share, entry)
+        return entry
+
+    def _call(self, record: Record, value: bytes) -> Entry | None:
+        try:
+            answer = self._caller.ask(record.fields)
+            return Entry(value, OK, self._result(record, answer), Counter(answer.notes))
         except AccountError as error:
             self.stop.set(error.reason, error.message)
             return None
         except Stopped:
             return None
         except CallError as error:
-            return Entry(value, DEAD_LETTER, self._failure(record, error))
+            return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
 
     def close(self) -> None:
-        """Closes the client."""
-        self._client.close()
+        """Closes the clients."""
+        self._endpoints.close()
+
+    def _open_budget(self) -> Budget:
+        spec = self._spec
+        assert spec.budget is not None
+        assert spec.model.price is not None
+        forecast = Forecast(spec.task, spec.input, spec.model, spec.model.price)
+        spent_usd = spec.budget.spent_usd + budget.journal_cost_usd(spec.journal)
+        return Budget(spec.budget.max_cost_usd, spent_usd, forecast)
 
     def _result(self, record: Record, answer: Answer) -> Row:
         spec, completion = self._spec, answer.completion
@@ -128,9 +160,9 @@ class Asker:
             "output_text": completion.text,
             "model": completion.model,
             "finish_reason": completion.finish_reason,
-            "prompt_tokens": completion.usage.prompt_tokens,
-            "completion_tokens": completion.usage.completion_tokens,
-            "cached_tokens": completion.usage.cached_tokens,
+            "prompt_tokens": answer.usage.prompt_tokens,
+            "completion_tokens": answer.usage.completion_tokens,
+            "cached_tokens": answer.usage.cached_tokens,
             "cost_usd": answer.cost_usd,
             "attempts": answer.attempts,
             "latency_ms": answer.latency_ms,
@@ -140,7 +172,6 @@ class Asker:
         }
 
     def _failure(self, record: Record, error: CallError) -> Row:
-        completion = error.completion
         return failure_row(
             self._spec.stamp,
             id=record.id,
@@ -151,10 +182,10 @@ class Asker:
             retryable=error.retryable,
             http_status=error.http_status,
             attempts=error.attempts,
-            prompt_tokens=completion.usage.prompt_tokens if completion else None,
-            completion_tokens=completion.usage.completion_tokens if completion else None,
-            cost_usd=self._caller.cost(completion),
-            output_text=completion.text if completion else None,
+            prompt_tokens=error.usage.prompt_tokens,
+            completion_tokens=error.usage.completion_tokens,
+            cost_usd=error.cost_usd,
+            output_text=error.completion.text if error.completion else None,
         )
 
 
@@ -194,6 +225,7 @@ class CallModel(beam.DoFn):
         self._window = Window()
         self._file: SpanJournal | None = None
         self._unprocessed = 0
+        self._notes: dict[str, int] = {}
         self._index.refresh()
 
     def process(self, record: Record) -> Iterator[Any]:
@@ -227,7 +259,7 @@ class CallModel(beam.DoFn):
                     yield GlobalWindows.windowed_value(row)
         if self._file is not None:
             self._file.close()
-        yield bundle_tally({"unprocessed": self._unprocessed})
+        yield bundle_tally({"unprocessed": self._unprocessed, "notes": self._notes})
 
     def _start(self) -> CallPool:
         return CallPool(Asker(self._spec), self._spec.max_in_flight)
@@ -265,6 +297,7 @@ class CallModel(beam.DoFn):
             yield self._emit(job.outcome)
 
     def _emit(self, entry: Entry) -> Any:
+        add(self._notes, entry.notes)
         return entry.row if entry.outcome == OK else beam.pvalue.TaggedOutput(DEAD_LETTER, entry.row)
 
 
@@ -276,6 +309,6 @@ class CallPool(workers.Workers[Job]):
         super().__init__(count, asker.work, asker.close)
 
     def close(self) -> None:
-        """Lets calls that are under way end, starts no other, then closes the client."""
+        """Lets calls that are under way end, starts no other, then closes the clients."""
         self.asker.stop.event.set()
         super().close()

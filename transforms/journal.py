@@ -4,6 +4,7 @@ One folder a run, one file for each span and instance that works on it, one line
 
     {"digest":"<32 hex digits>","outcome":"ok"|"dead_letter","row":{...}}
 
+and where the run's account is to know more of it than the row holds, `"notes":{"<name>":<count>}` after the row.
 A file has one writer and is never opened for writing again, so a torn tail costs only itself. Lines are ASCII and
 go to the kernel in one write each, so that kill -9 cuts nothing but the line being written. What is called again
 after an engine repeats work is decided by reading the span's files (`SpanIndex`).
@@ -35,24 +36,26 @@ _WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",
 
 
 class Entry(NamedTuple):
-    """One outcome: OK with a result row, or DEAD_LETTER with a failure row."""
+    """One outcome: OK with a result row, or DEAD_LETTER with a failure row. `notes` are counts for the account."""
 
     digest: bytes
     outcome: str
     row: Row
+    notes: dict[str, int] = {}  # noqa: RUF012 - a NamedTuple; nobody changes an entry
 
 
 def encode(entry: Entry) -> bytes:
     """An entry as a journal line. Raises ValueError for what strict JSON cannot hold."""
     row = json.dumps(entry.row, separators=(",", ":"), allow_nan=False)
-    return f'{{"digest":"{entry.digest.hex()}","outcome":"{entry.outcome}","row":{row}}}\n'.encode()
+    notes = f',"notes":{json.dumps(entry.notes, separators=(",", ":"))}' if entry.notes else ""
+    return f'{{"digest":"{entry.digest.hex()}","outcome":"{entry.outcome}","row":{row}{notes}}}\n'.encode()
 
 
 def decode(line: bytes) -> Entry | None:
     """The entry of a journal line, with or without its line end; None for a torn or damaged one."""
     try:
         value = json.loads(line)
-        return Entry(bytes.fromhex(value["digest"]), value["outcome"], value["row"])
+        return Entry(bytes.fromhex(value["digest"]), value["outcome"], value["row"], value.get("notes", {}))
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -84,6 +84,7 @@ def recover(layout: Layout, run_id: str) -> Recovered:
     for entry in _settle(paths, tally):
         (results if entry.outcome == OK else failures).write(entry.row)
         add(tally, outcome_tally(entry.row, "ok" if entry.outcome == OK else "failed"))
+        add(tally, {"notes": entry.notes})
     results.close()
     failures.close()
     account = make_account(header, _with_plan(layout, run_id, tally), stop.reason(layout.journal(run_id)))

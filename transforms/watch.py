@@ -37,6 +37,13 @@ class Progress:
         """US dollars so far, None while no price is known."""
         return self.tally.get("cost_usd")
 
+    @property
+    def projected_cost_usd(self) -> float | None:
+        """US dollars that the whole run will have cost if the rows to come cost what those so far did."""
+        if self.cost_usd is None or not self.todo or not self.done:
+            return None
+        return self.cost_usd / self.done * max(self.todo, self.done)
+
 
 class JournalWatch:
     """Follows a run's journal folder. Each `update` reads only what was added."""

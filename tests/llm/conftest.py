@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from transforms.llm.openai import OpenAIClient
+from transforms.llm.chat import ChatClient
+from transforms.llm.client import PROVIDERS
 from transforms.settings import Limits, Model
 
 Step = Callable[[BaseHTTPRequestHandler], None]
@@ -115,6 +116,8 @@ class Server:
                 pass
 
         class Quiet(ThreadingHTTPServer):
+            request_queue_size = 64  # else many threads that connect at once are turned away
+
             daemon_threads = True
 
             def handle_error(self, *args: Any) -> None:
@@ -145,12 +148,13 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Callable[..., OpenAIClient]]:
-    """Makes clients of the server."""
-    made: list[OpenAIClient] = []
+def client(server: Server) -> Iterator[Callable[..., ChatClient]]:
+    """Makes clients of the server, for one of the providers."""
+    made: list[ChatClient] = []
 
-    def make(**changes: Any) -> OpenAIClient:
-        settings: dict[str, Any] = {"name": "m", "provider": "openai", **changes.pop("model", {})}
+    def make(provider: str = "openai", **changes: Any) -> ChatClient:
+        settings: dict[str, Any] = {"name": "m", "provider": provider, "base_url": server.url}
+        settings |= changes.pop("model", {})
         limits = Limits(**changes.pop("limits", {}))
         known = {
             "base_url": server.url,
@@ -159,7 +163,7 @@ def client(server: Server) -> Iterator[Callable[..., OpenAIClient]]:
             "task_name": "t",
             "pool_size": 4,
         }
-        made.append(OpenAIClient(Model(**settings), limits, **{**known, **changes}))
+        made.append(PROVIDERS[provider].client(Model(**settings), limits, **{**known, **changes}))
         return made[-1]
 
     yield make

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from transforms.llm.answers import AnswerParser
-from transforms.llm.completion import Completion
+from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import RowError
 
 LABEL = {
@@ -44,8 +44,9 @@ def rejected(parser: AnswerParser, completion: Completion) -> RowError:
     ],
 )
 def test_json_is_found(text: str, label: str) -> None:
-    values = AnswerParser(LABEL).parse(Completion(text, finish_reason="stop"))
-    assert values == {"label": label, "why": None, "score": None}
+    parsed = AnswerParser(LABEL).parse(Completion(text, finish_reason="stop"))
+    assert parsed.values == {"label": label, "why": None, "score": None}
+    assert parsed.unwrapped == text.startswith(("```", "<think>", "maybe"))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_what_is_wrong_with_the_json_is_said_of_the_text_itself() -> None:
         (Completion('{"label": "a"}', finish_reason="content_filter"), "content_filter"),
         (Completion(None, refusal="I cannot", finish_reason="stop"), "refusal"),
         (Completion('{"label": "a"}', finish_reason="length"), "truncated"),
+        (Completion('{"label": "a"}', finish_reason="max_tokens"), "truncated"),
         (Completion(None, finish_reason="stop"), "empty_output"),
         (Completion("", finish_reason=None), "empty_output"),
         (Completion(" \n", finish_reason="stop"), "empty_output"),
@@ -99,15 +101,32 @@ def test_answers_that_are_none(schema: Any, completion: Completion, reason: str)
     assert rejected(AnswerParser(schema), completion).reason == reason
 
 
-@pytest.mark.parametrize("text", ["", None, " "])
+@pytest.mark.parametrize("text", ["", None, " ", "<think>\nlong thoughts", "thoughts\n</think>\n"])
 def test_reasoning_that_used_up_the_tokens_is_named(text: str | None) -> None:
     error = rejected(AnswerParser(None), Completion(text, finish_reason="length"))
     assert error.reason == "truncated"
     assert "reasoning" in error.message
 
 
+def test_how_much_was_reasoning_is_said_where_it_is_known() -> None:
+    usage = Usage(27, 200, reasoning_tokens=200)
+    for finish in ("length", "stop"):
+        error = rejected(AnswerParser(None), Completion("", finish_reason=finish, usage=usage))
+        assert "(200 of 200 completion tokens)" in error.message
+
+
+def test_an_answer_that_began_was_not_used_up_by_reasoning() -> None:
+    error = rejected(AnswerParser(None), Completion("<think>a</think>{", finish_reason="length"))
+    assert "before the answer ended" in error.message
+
+
+def test_what_a_filter_found_is_named() -> None:
+    error = rejected(AnswerParser(None), Completion("a", finish_reason="content_filter", filtered="hate/high"))
+    assert error.message == "the answer was cut by the provider's content filter (hate/high)"
+
+
 def test_without_a_schema_the_text_is_the_answer() -> None:
-    assert AnswerParser(None).parse(Completion("any text {", finish_reason="stop")) == {}
+    assert AnswerParser(None).parse(Completion("any text {", finish_reason="stop")) == ({}, False)
 
 
 @pytest.mark.parametrize(

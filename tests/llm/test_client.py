@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from transforms.llm.client import api_key, connect
+from transforms.llm.errors import RowError, TransientError
 from transforms.llm.secrets import masked
 from transforms.settings import Limits, Model, Task
 
@@ -29,6 +30,56 @@ def test_openais_own_endpoint_has_a_default_variable(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(ValueError, match=r"model\.api_key_env: .* OPENAI_API_KEY is not set"):
         api_key(openai())
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("azure", "AZURE_OPENAI_API_KEY")]
+)
+def test_other_providers_have_theirs(monkeypatch: pytest.MonkeyPatch, provider: str, variable: str) -> None:
+    url = "https://x.openai.azure.com" if provider == "azure" else None
+    model = Model(provider=provider, name="m", base_url=url)
+    monkeypatch.setenv(variable, "k-3")
+    assert api_key(model) == "k-3"
+    monkeypatch.delenv(variable)
+    with pytest.raises(ValueError, match=variable):
+        api_key(model)
+
+
+def test_a_key_of_anthropics_is_sent_nowhere_else_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k-3")
+    assert api_key(Model(provider="anthropic", name="m", base_url="http://x")) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "header"),
+    [
+        ("openai", "/v1/chat/completions", "authorization"),
+        ("azure", "/v1/openai/deployments/m/chat/completions?api-version=2024-10-21", "api-key"),
+        ("anthropic", "/v1/messages", "x-api-key"),
+    ],
+)
+def test_each_provider_has_its_client(
+    server: Any, monkeypatch: pytest.MonkeyPatch, provider: str, path: str, header: str
+) -> None:
+    monkeypatch.setenv("MY_KEY", "key-of-the-test")
+    server.steps = [server.error(429)]
+    model = Model(provider=provider, name="m", base_url=server.url, api_key_env="MY_KEY")
+    client = connect(Task(prompt="x"), model, Limits(), pool_size=2)
+    with pytest.raises(TransientError):
+        client.complete("", "x")
+    client.close()
+    assert server.requests[0]["path"] == path
+    assert server.headers[0][header].endswith("key-of-the-test")
+
+
+def test_the_embedded_model_knows_schemas(server: Any, embedded: type["FakeServer"]) -> None:
+    """What it refuses is the row's fault, and a refusal is not taken for one of the schema."""
+    server.steps = [server.error(400)]
+    client = connect(Task(prompt="x", schema=SCHEMA), Model(), Limits(), pool_size=4)
+    with pytest.raises(RowError):
+        client.complete("", "x")
+    assert server.requests[0]["response_format"]["type"] == "json_schema"
+    client.close()
 
 
 @pytest.mark.parametrize("value", [None, "", " \n"])

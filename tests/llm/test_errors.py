@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from transforms.llm.errors import AccountError, CallError, RowError, TransientError
-from transforms.llm.openai_errors import error_in_answer, http_error
+from transforms.llm.openai_errors import error_in_answer, refuses_format
+from transforms.llm.openai_errors import http_error as of_response
+from transforms.llm.transport import Response
+
+
+def http_error(status: int, body: Any, headers: dict[str, str], text: str = "") -> CallError:
+    return of_response(Response(status, headers, body, text))
 
 
 def problem(code: Any = None, message: str = "no", **more: Any) -> dict[str, Any]:
@@ -46,6 +52,17 @@ def problem(code: Any = None, message: str = "no", **more: Any) -> dict[str, Any
         (400, problem(param="max_tokens"), RowError, "bad_request"),  # some servers say so of one long prompt
         (422, {"detail": [{"msg": "no"}]}, RowError, "bad_request"),
         (400, problem(message="insufficient_quota: rate limit, content_filter"), RowError, "bad_request"),
+        (400, problem("invalid_api_key"), AccountError, "auth"),
+        (429, problem(type="exceeded_current_quota_error"), AccountError, "quota_exhausted"),  # Moonshot
+        (404, problem("DeploymentNotFound"), AccountError, "config_rejected"),  # Azure
+        (400, problem("OperationNotSupported"), AccountError, "config_rejected"),
+        (401, problem("401"), AccountError, "auth"),
+        (400, problem("BadRequest", innererror={"code": "ResponsibleAIPolicyViolation"}), RowError, "content_filter"),
+        (403, problem(403, metadata={"flagged_input": "a", "reasons": []}), RowError, "content_filter"),  # OpenRouter
+        (422, {"detail": [{"loc": ["body", "response_format"], "msg": "no"}]}, AccountError, "config_rejected"),
+        (422, {"detail": [{"loc": ["body", "messages", 0], "msg": "no"}]}, RowError, "bad_request"),
+        (400, [{"error": {"code": 400, "details": [{"reason": "API_KEY_INVALID"}]}}], AccountError, "auth"),  # Gemini
+        (400, {"object": "error", "message": "no", "type": "BadRequestError", "code": 400}, RowError, "bad_request"),
     ],
 )
 def test_a_status_and_a_code_say_what_kind_it_is(status: int, body: Any, kind: type[CallError], reason: str) -> None:
@@ -101,11 +118,39 @@ def test_a_pause_is_kept_where_the_request_is_repeated() -> None:
         ({"type": "insufficient_quota"}, AccountError, "quota_exhausted", 200),
         ({"code": "server_error"}, TransientError, "upstream_error", 200),
         ("no", TransientError, "upstream_error", 200),
+        ({"code": 403, "metadata": {"flagged_input": "a"}}, RowError, "content_filter", 403),
+        ({"code": "invalid_api_key"}, AccountError, "auth", 200),
     ],
 )
 def test_an_error_inside_a_200(error: Any, kind: type[CallError], reason: str, status: int) -> None:
     found = error_in_answer(error, {})
     assert (type(found), found.reason, found.http_status) == (kind, reason, status)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (problem(param="response_format"), True),
+        (problem("InvalidParameter", param="response_format.type"), True),
+        (problem("invalid_json_schema"), True),
+        ({"detail": [{"loc": ["body", "response_format", "type"], "msg": "no"}]}, True),
+        (problem("unsupported_value", param="temperature"), False),
+        (problem("invalid_request_error", "This response_format type is unavailable now"), False),
+        (None, False),
+    ],
+)
+def test_an_error_that_names_the_response_format(body: Any, named: bool) -> None:
+    assert refuses_format(body) == named
+
+
+def test_a_firewalls_page_is_no_refused_key() -> None:
+    error = http_error(403, None, {"content-type": "text/html"}, "<title>Blocked</title>")
+    assert (type(error), error.reason, error.http_status) == (TransientError, "bad_response", 403)
+
+
+@pytest.mark.parametrize(("status", "maybe"), [(524, 1), (504, 1), (499, 1), (408, 1), (500, 0), (503, 0), (429, 0)])
+def test_a_status_after_which_an_answer_may_have_been_billed(status: int, maybe: int) -> None:
+    assert http_error(status, None, {}).maybe_billed == maybe
 
 
 def test_errors_survive_pickling() -> None:

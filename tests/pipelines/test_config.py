@@ -134,7 +134,15 @@ def test_a_section_with_all_keys_commented_out_is_empty(tmp_path: Path) -> None:
         ("limits: {headroom: 2}", "x.yaml: limits.headroom: must be less than or equal to 1, got 2"),
         ("limits: {timeout_seconds: long}", "x.yaml: limits.timeout_seconds: must be a number, got 'long'"),
         ("limits: 3", "x.yaml: limits: must be a mapping, got 3"),
-        ("model: {provider: opnai}", "x.yaml: model.provider: must be one of embedded, openai, got 'opnai'"),
+        (
+            "model: {provider: opnai}",
+            "x.yaml: model.provider: must be one of embedded, openai, azure, anthropic, got 'opnai'",
+        ),
+        ("model: {provider: azure, name: m}", "x.yaml: model: base_url is missing: the resource's address"),
+        (
+            "model: {provider: anthropic, name: m, structured_output: json_object}",
+            "x.yaml: model: structured_output: anthropic has no json_object",
+        ),
         (
             "model: {provider: openai}",
             "x.yaml: model: name is missing: the model's name as the endpoint knows it",
@@ -409,10 +417,20 @@ def test_the_default_configuration_loads(samples: Path) -> None:
     assert settings.output.path == "out/classify"
 
 
-def test_the_example_of_an_endpoint_loads_without_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    settings = load(config.default_config("openai"))
-    assert (settings.model.provider, settings.model.name) == ("openai", "gpt-4o-mini")
+@pytest.mark.parametrize(
+    ("name", "variable", "model"),
+    [
+        ("openai", "OPENAI_API_KEY", "gpt-4o-mini"),
+        ("anthropic", "ANTHROPIC_API_KEY", "claude-haiku-4-5"),
+        ("azure", "AZURE_OPENAI_API_KEY", "my-deployment"),
+    ],
+)
+def test_the_example_of_an_endpoint_loads_without_its_key(
+    monkeypatch: pytest.MonkeyPatch, name: str, variable: str, model: str
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    settings = load(config.default_config(name))
+    assert (settings.model.provider, settings.model.name, settings.model.api_key_env) == (name, model, variable)
 
 
 def test_the_default_configuration_names_every_key_and_its_default() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, best_match
@@ -13,14 +10,22 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from transforms.llm.answer_json import json_in, without_thought
 from transforms.llm.cells import Column, convert_fields
 from transforms.llm.columns import answer_columns
 from transforms.llm.completion import Completion
 from transforms.llm.errors import RowError, RowReason
 
-_THINK, _THOUGHT = "<think>", "</think>"
 _TOOLS = ("tool_calls", "function_call")  # the finish_reason of an answer that is a call
-_FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+_CUT = ("length", "max_tokens", "model_length")  # OpenAI's, and what some who follow it say instead
+
+
+class Parsed(NamedTuple):
+    """Column -> value, all of the schema's columns and nothing else; {} without a schema. `unwrapped`: the JSON was
+    found inside a fence or after a <think> block."""
+
+    values: dict[str, Any]
+    unwrapped: bool = False
 
 
 class AnswerParser:
@@ -39,22 +44,24 @@ class AnswerParser:
             # With a registry of its own it never fetches a $ref over the network.
             self._validator = Draft202012Validator(schema, registry=Registry())
 
-    def parse(self, completion: Completion) -> dict[str, Any]:
-        """Column -> value, all of the schema's columns and nothing else; {} without a schema.
+    def parse(self, completion: Completion) -> Parsed:
+        """The values of an answer.
 
-        Raises RowError, with the completion, for an answer that is filtered, refused, cut, empty, no JSON or
-        not what the schema says. The JSON counts as it is, or inside one ``` fence and after one leading
-        <think> block (also one whose opening tag the chat template has swallowed). Nothing is repaired.
+        Raises RowError, with the completion, for an answer that is filtered, refused, cut, empty, no JSON (see
+        answer_json.py) or not what the schema says.
         """
         text = _text(completion)
         if not self._columns:
-            return {}
-        value = _json(text, completion)
-        if not self._validator.is_valid(value):
-            error = best_match(self._validator.iter_errors(value))
-            raise _rejected("schema_mismatch", f"{error.json_path}: {error.message}", completion)
+            return Parsed({})
         try:
-            return convert_fields(self._columns, value)
+            value, unwrapped = json_in(text)
+        except ValueError as error:
+            raise _rejected("invalid_json", str(error), completion) from None
+        if not self._validator.is_valid(value):
+            worst = best_match(self._validator.iter_errors(value))
+            raise _rejected("schema_mismatch", f"{worst.json_path}: {worst.message}", completion)
+        try:
+            return Parsed(convert_fields(self._columns, value), unwrapped)
         except ValueError as error:
             raise _rejected("schema_mismatch", f"$.{error}", completion) from None
 
@@ -77,69 +84,29 @@ def _text(completion: Completion) -> str:
     """The text, if the model ended it by itself."""
     text = completion.text or ""
     if completion.finish_reason == "content_filter":
-        raise _rejected("content_filter", "the answer was cut by the provider's content filter", completion)
+        found = f" ({completion.filtered})" if completion.filtered else ""
+        raise _rejected("content_filter", f"the answer was cut by the provider's content filter{found}", completion)
     if completion.refusal:
         raise _rejected("refusal", completion.refusal, completion)
-    if completion.finish_reason == "length":
-        spent = "before the answer ended" if text.strip() else "on reasoning, before the answer began"
+    if completion.finish_reason in _CUT:
+        began = without_thought(text).strip()
+        spent = "before the answer ended" if began else f"on reasoning, before the answer began{_share(completion)}"
         raise _rejected("truncated", f"the tokens were used up {spent}; raise max_tokens", completion)
     if completion.text is None and (completion.tool_calls or completion.finish_reason in _TOOLS):
         raise _rejected("no_text", "the model called a tool and wrote nothing", completion)
     if not text.strip():
-        raise _rejected("empty_output", f"no text; finish_reason is {completion.finish_reason}", completion)
+        said = f"no text; finish_reason is {completion.finish_reason}{_share(completion)}"
+        raise _rejected("empty_output", said, completion)
     return text
 
 
-def _json(text: str, completion: Completion) -> Any:
-    problem = ""
-    for candidate in _candidates(text):
-        try:
-            return _decoder.decode(candidate)
-        except RecursionError:
-            problem = problem or "nested too deeply"
-        except ValueError as error:
-            problem = problem or str(error)  # of the text as it is: the others are guesses
-    raise _rejected("invalid_json", problem, completion)
-
-
-def _candidates(text: str) -> Iterator[str]:
-    """What may be the JSON, the most literal reading first."""
-    yield text
-    body = text.strip()
-    if not body.startswith(_THINK):
-        yield from _fenced(body)
-    _, thought, rest = body.partition(_THOUGHT)
-    if thought:
-        yield rest
-        yield from _fenced(rest.strip())
-
-
-def _fenced(text: str) -> tuple[str, ...]:
-    """What stands between the marks, if the text is one fence from its first character to its last."""
-    fence = _FENCE.fullmatch(text)
-    return fence.groups() if fence else ()
+def _share(completion: Completion) -> str:
+    """How much of the answer was reasoning, where the provider says so."""
+    usage = completion.usage
+    if not usage.reasoning_tokens:
+        return ""
+    return f" ({usage.reasoning_tokens} of {usage.completion_tokens} completion tokens)"
 
 
 def _rejected(reason: RowReason, message: str, completion: Completion) -> RowError:
     return RowError(reason, message, http_status=200, completion=completion)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object has a key twice")
-    return found
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _float(number: str) -> float:
-    value = float(number)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{number} is too large")
-    return value
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)

@@ -5,64 +5,174 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from transforms.llm.answers import AnswerParser
-from transforms.llm.client import Client
-from transforms.llm.completion import Completion
-from transforms.llm.errors import CallError, Stopped, unexpected
-from transforms.llm.limits import Gate
+from transforms.llm.answers import AnswerParser, Parsed
+from transforms.llm.breaker import Breaker
+from transforms.llm.completion import Completion, Usage, total_usage
+from transforms.llm.endpoints import Endpoints
+from transforms.llm.errors import AccountError, CallError, FormatRefused, RowError, Stopped, unexpected
+from transforms.llm.notes import ANSWER_UNWRAPPED, MAYBE_BILLED, PROMPT_MAYBE_TRUNCATED, REASKED
 from transforms.llm.prices import cost_usd
 from transforms.llm.prompts import Template
 from transforms.llm.retries import Called, Retries
 from transforms.settings import Input, Limits, Model, Task
 
+# Answers that a model may do better the next time. Not truncated: with the same limit it would be cut again.
+_REASKABLE = frozenset({"invalid_json", "schema_mismatch", "empty_output"})
+# No tokenizer makes so few tokens of a long text: fewer were read than were sent. Below so many characters that
+# costs nothing to get wrong, and what templates add to a prompt weighs too much.
+_CHARACTERS_PER_TOKEN = 8
+_SHORT_PROMPT = 1000
+_FORMAT_ROUNDS = 10  # refusals of ways to ask for JSON, by three: more than there are endpoints to give them
+
 
 class Answer(NamedTuple):
     """A usable answer. `values` are the schema's columns, `attempts` the requests it took, `latency_ms` the
-    milliseconds of the last one, `cost_usd` US dollars or None if unknown."""
+    milliseconds of the last one.
+
+    Each of `completions` was billed, the last one is `completion`; `usage` and `cost_usd` (US dollars) are sums over
+    all of them, None where a part is unknown. `notes`: see notes.py.
+    """
 
     values: dict[str, Any]
     completion: Completion
     attempts: int
     latency_ms: float
     cost_usd: float | None
+    usage: Usage = Usage()
+    completions: int = 1
+    notes: tuple[str, ...] = ()
 
 
 class Caller:
-    """Asks the model about one row. Built once per process, shared by all its threads. `client` stays the
-    caller's to close. Raises ValueError for a schema that cannot be used."""
+    """Asks the model about one row. Built once per process, shared by all its threads. The clients of `endpoints`
+    stay their owner's to close. Raises ValueError for a schema that cannot be used."""
 
-    def __init__(self, task: Task, input: Input, model: Model, limits: Limits, *, client: Client, gate: Gate) -> None:
+    def __init__(self, task: Task, input: Input, model: Model, limits: Limits, *, endpoints: Endpoints) -> None:
         alias = {"text": input.text} if input.text else {}
         self._system = Template(task.system, alias)
         self._prompt = Template(task.prompt, alias)
         self._parser = AnswerParser(task.answer_schema)
+        self._reasks = task.max_reasks if task.on_invalid == "retry" else 0
         self._price = model.price
-        self._client = client
-        self._retries = Retries(limits, gate)
+        self._retries = Retries(limits, endpoints)
+        self._breaker = Breaker(limits.max_consecutive_failures)
 
     def ask(self, fields: Mapping[str, Any]) -> Answer:
         """The answer for one row's columns.
 
-        Raises CallError, complete with attempts and an answer that was billed for nothing, or Stopped;
-        nothing else: whatever else goes wrong is a RowError bad_response of this row.
+        Raises CallError, complete with attempts and with what was billed for nothing, or Stopped; nothing else:
+        whatever else goes wrong is a RowError bad_response of this row.
         """
-        called: Called | None = None
+        row = _Row()
         try:
-            system, prompt = self._system.render(fields), self._prompt.render(fields)
-            called = self._retries.call(lambda: self._client.complete(system, prompt))
-            values = self._parser.parse(called.completion)
+            system, user = self._system.render(fields), self._prompt.render(fields)
+            parsed = self._answer(row, system, user)
         except Stopped:
             raise
         except Exception as error:
-            failure = error if isinstance(error, CallError) else unexpected(error)
-            if called:
-                failure.attempts, failure.completion = called.attempts, called.completion
+            failure = self._failure(error if isinstance(error, CallError) else unexpected(error), row)
             if failure is error:
                 raise
             raise failure from error
-        cost = self.cost(called.completion)
-        return Answer(values, called.completion, called.attempts, round(called.latency_ms, 1), cost)
+        self._breaker.answered()
+        if parsed.unwrapped:
+            row.notes.append(ANSWER_UNWRAPPED)
+        called = row.billed[-1]
+        return Answer(
+            parsed.values,
+            called.completion,
+            row.attempts,
+            round(called.latency_ms, 1),
+            self._cost(row.billed),
+            _usage(row.billed),
+            len(row.billed),
+            (*called.completion.notes, *row.notes),
+        )
 
     def cost(self, completion: Completion | None) -> float | None:
-        """US dollars that a completion costs, None if unknown. For the one in a CallError as well."""
+        """US dollars that one completion costs, None if unknown."""
         return None if completion is None else cost_usd(completion.usage, self._price)
+
+    def _answer(self, row: _Row, system: str, user: str) -> Parsed:
+        """Asks until an answer counts: once more for each that a model may do better, at most `max_reasks` times."""
+        rejected: RowError | None = None
+        reasks = 0
+        while True:
+            try:
+                completion = self._call(row, system, user)
+            except Stopped:
+                if rejected is None:
+                    raise
+                raise rejected from None  # there is an answer that was paid for: the row is not undone
+            if rejected is not None:
+                row.notes.append(REASKED)
+            try:
+                return self._parser.parse(completion)
+            except RowError as error:
+                if reasks == self._reasks or error.reason not in _REASKABLE:
+                    raise
+                rejected = error
+            reasks += 1
+
+    def _call(self, row: _Row, system: str, user: str) -> Completion:
+        rounds = 0
+        while True:
+            try:
+                called = self._retries.call(system, user)
+            except FormatRefused as error:  # several endpoints, of which each refuses in its turn
+                row.count(error.attempts, error.maybe_billed)
+                rounds += 1
+                if rounds == _FORMAT_ROUNDS:
+                    raise AccountError("config_rejected", error.message, http_status=error.http_status) from error
+                continue
+            except CallError as error:
+                row.count(error.attempts, error.maybe_billed)
+                raise
+            row.count(called.attempts, called.maybe_billed)
+            row.billed.append(called)
+            read, sent = called.completion.usage.prompt_tokens, len(system) + len(user)
+            if read is not None and sent >= _SHORT_PROMPT and read * _CHARACTERS_PER_TOKEN < sent:
+                row.notes.append(PROMPT_MAYBE_TRUNCATED)
+            return called.completion
+
+    def _failure(self, error: CallError, row: _Row) -> CallError:
+        """The error for the row, complete."""
+        if row.billed:
+            self._breaker.answered()
+            error.completion = row.billed[-1].completion
+            error.usage, error.cost_usd = _usage(row.billed), self._cost(row.billed)
+            error.completions = len(row.billed)
+            row.notes += error.completion.notes
+        else:
+            error = self._breaker.failed(error)
+        error.attempts, error.maybe_billed, error.notes = row.attempts, row.maybe_billed, tuple(row.notes)
+        return error
+
+    def _cost(self, billed: list[Called]) -> float | None:
+        costs = [cost_usd(called.completion.usage, self._price) for called in billed]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+
+class _Row:
+    """What has happened to one row so far."""
+
+    __slots__ = ("attempts", "billed", "maybe_billed", "notes")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.maybe_billed = 0
+        self.billed: list[Called] = []
+        self.notes: list[str] = []
+
+    def count(self, attempts: int, maybe_billed: int) -> None:
+        self.attempts += attempts
+        if maybe_billed:
+            self.maybe_billed += maybe_billed
+            self.notes += [MAYBE_BILLED] * maybe_billed
+
+
+def _usage(billed: list[Called]) -> Usage:
+    if len(billed) == 1:
+        return billed[0].completion.usage
+    return total_usage(called.completion.usage for called in billed)

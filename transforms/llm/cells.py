@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.llm.text import without_surrogates
+from transforms.llm.text import storable
 from transforms.records import canonical_json
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -59,7 +59,7 @@ def _instance(value: Any, kind: type) -> Any:
 
 
 def _string(value: Any) -> str:
-    return without_surrogates(_instance(value, str))
+    return storable(_instance(value, str))
 
 
 def _boolean(value: Any) -> bool:
@@ -84,7 +84,7 @@ def _number(value: Any) -> float:
 
 
 def _json(value: Any) -> str:
-    return without_surrogates(canonical_json(value))
+    return storable(canonical_json(value))
 
 
 JSON = Column(pa.string(), _json)  # any value at all, as JSON text

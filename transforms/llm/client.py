@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from transforms.llm.anthropic import AnthropicClient
+from transforms.llm.azure import AzureClient
 from transforms.llm.completion import Completion
 from transforms.llm.openai import OpenAIClient
 from transforms.settings import Limits, Model, Task
 
-OPENAI_URL = "https://api.openai.com/v1"
-OPENAI_KEY = "OPENAI_API_KEY"
 EMBEDDED_PARAMETERS = {"temperature": 0, "max_tokens": 256}
+
+
+class Provider(NamedTuple):
+    """Who speaks a protocol: its client, its own endpoint (None: there is only the user's) and the environment
+    variable that its key is commonly in."""
+
+    client: type[OpenAIClient] | type[AnthropicClient]
+    base_url: str | None
+    api_key_env: str
+
+
+PROVIDERS = {
+    "openai": Provider(OpenAIClient, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "azure": Provider(AzureClient, None, "AZURE_OPENAI_API_KEY"),
+    "anthropic": Provider(AnthropicClient, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+}
 
 
 class Client(Protocol):
@@ -32,10 +48,11 @@ def connect(task: Task, model: Model, limits: Limits, *, pool_size: int) -> Clie
     """
     if model.provider == "embedded":
         return _Embedded(task, model, limits, slots=pool_size)
-    return OpenAIClient(
+    provider = PROVIDERS[model.provider]
+    return provider.client(
         model,
         limits,
-        base_url=model.base_url or OPENAI_URL,
+        base_url=model.base_url or provider.base_url or "",
         api_key=api_key(model),
         json_schema=task.answer_schema,
         task_name=task.name,
@@ -46,11 +63,13 @@ def connect(task: Task, model: Model, limits: Limits, *, pool_size: int) -> Clie
 def api_key(model: Model) -> str | None:
     """The endpoint's key, from the environment variable model.api_key_env; None if the endpoint takes none.
 
-    OpenAI's own endpoint has OPENAI_API_KEY as a default. Raises ValueError if the variable is not set.
+    Without that setting, a provider's own endpoint takes the key from the provider's common variable, and so does
+    every endpoint of Azure. Raises ValueError if the variable is not set.
     """
     name = model.api_key_env
-    if name is None and model.provider == "openai" and model.base_url is None:
-        name = OPENAI_KEY
+    provider = PROVIDERS.get(model.provider)
+    if name is None and provider and (model.base_url is None or provider.base_url is None):
+        name = provider.api_key_env
     if name is None:
         return None
     key = os.environ.get(name, "").strip()  # a key read from a file often ends in a newline
@@ -70,7 +89,8 @@ class _Embedded:
 
         path = find_model(model.path)
         parameters = {**EMBEDDED_PARAMETERS, **model.parameters}
-        filled = {"name": model.name or Path(path).stem, "parameters": parameters}
+        mode = "json_schema" if model.structured_output == "auto" else model.structured_output  # it has them all
+        filled = {"name": model.name or Path(path).stem, "parameters": parameters, "structured_output": mode}
         self._server = EmbeddedServer(path, slots=slots)
         try:
             self._client = OpenAIClient(

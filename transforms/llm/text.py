@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from transforms.llm.secrets import masked
+from transforms.llm.secrets import masked, without_known
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # Control characters, line and paragraph separators, and the marks that turn the direction of what follows.
@@ -17,6 +17,11 @@ def without_surrogates(text: str) -> str:
     if text.isascii():
         return text
     return _SURROGATES.sub("\ufffd", text)
+
+
+def storable(text: str) -> str:
+    """What an endpoint wrote, as it may be kept: without lone surrogates, and without our key, should it echo it."""
+    return without_known(without_surrogates(text))
 
 
 def excerpt(text: str, limit: int = 500) -> str:

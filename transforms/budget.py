@@ -1,0 +1,125 @@
+"""What a run may spend: no call is made whose cost, with that of all calls under way, could pass the budget.
+
+It holds for one worker process and counts what the accounts of earlier runs, the run's journal and the process's
+own calls have cost. Near its end fewer and fewer calls are under way, so that nearly all of it can be used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from transforms import files, journal
+from transforms.journal import OK, Entry
+from transforms.llm.errors import Stopped
+from transforms.llm.forecast import Forecast
+from transforms.llm.notes import REASKED
+from transforms.stop import POLL_SECONDS, StopSign
+
+
+class BudgetSpec(NamedTuple):
+    """US dollars: all that may be spent, and what earlier runs have spent of it."""
+
+    max_cost_usd: float
+    spent_usd: float
+
+
+class Spent(Exception):
+    """The next call could pass the budget, and no call is under way whose end would leave more of it."""
+
+
+class Share(NamedTuple):
+    """What is set aside for a call under way: US dollars, for a request of so many characters."""
+
+    usd: float
+    characters: int
+
+
+class Budget:
+    """Safe for threads. Each `reserve` that returns needs one `settle`."""
+
+    def __init__(self, max_cost_usd: float, spent_usd: float, forecast: Forecast) -> None:
+        self._max = max_cost_usd
+        self._spent = spent_usd
+        self._forecast = forecast
+        self._freed = threading.Condition()
+        self._under_way = 0
+        self._reserved = 0.0  # US dollars, for the calls under way
+        self._over = False
+
+    @property
+    def spent_usd(self) -> float:
+        """US dollars, those of earlier runs included."""
+        return self._spent
+
+    def reserve(self, fields: Mapping[str, Any], stop: StopSign) -> Share:
+        """Sets aside what a row's call may cost, when there is room for it: where calls under way hold too much, it
+        waits for their ends. Raises Spent, or Stopped if the run stops meanwhile."""
+        characters = self._characters(fields)
+        with self._freed:
+            while not self._over:
+                usd = self._forecast.cost_usd(characters)
+                if self._spent + self._reserved + usd <= self._max:
+                    self._under_way += 1
+                    self._reserved += usd
+                    self._freed.notify()  # there may be room for one more of those that wait
+                    return Share(usd, characters)
+                if not self._under_way:
+                    self._over = True
+                    self._freed.notify_all()
+                    raise Spent(
+                        f"${self._spent:,.4f} of budget.max_cost_usd ${self._max:,.4f} is spent, and the next call "
+                        f"may cost ${usd:,.6f}; raise it to go on"
+                    )
+                self._freed.wait(POLL_SECONDS)
+                if stop.is_set():
+                    break
+        raise Stopped()
+
+    def settle(self, share: Share, entry: Entry | None) -> None:
+        """A call has ended, with the outcome `entry` or None without one: what was set aside for it becomes what it
+        has cost."""
+        with self._freed:
+            self._under_way -= 1
+            self._reserved = self._reserved - share.usd if self._under_way else 0.0
+            if entry is not None:
+                self._count(share, entry)
+            self._freed.notify()
+
+    def _count(self, share: Share, entry: Entry) -> None:
+        row = entry.row
+        cost = row["cost_usd"]
+        if cost is None:  # unknown: for an answer that came, what was set aside is the best guess there is
+            answered = entry.outcome == OK or row["output_text"] is not None
+            cost = share.usd if answered else 0.0
+        self._spent += cost
+        prompt, output = row["prompt_tokens"], row["completion_tokens"]
+        if prompt is not None and output is not None:
+            self._forecast.learn(share.characters, prompt, output, 1 + entry.notes.get(REASKED, 0))
+
+    def _characters(self, fields: Mapping[str, Any]) -> int:
+        try:
+            return self._forecast.characters(fields)
+        except Exception:  # a row that no prompt can be made of is never sent, and fails where it is tried
+            return 0
+
+
+_lock = threading.Lock()
+_budgets: dict[str, Budget] = {}
+
+
+def of_run(journal_folder: str, make: Callable[[], Budget]) -> Budget:
+    """The process's budget of the run with that journal, made where it is the first to ask. It outlives the threads
+    of the run, which may end and be started again."""
+    with _lock:
+        if journal_folder not in _budgets:
+            _budgets[journal_folder] = make()
+        return _budgets[journal_folder]
+
+
+def journal_cost_usd(journal_folder: str) -> float:
+    """US dollars that the outcomes in a run's journal have cost: what the run spent before this process was in it."""
+    paths = [info.path for info in files.listing(journal_folder) if info.path.endswith(journal.SUFFIX)]
+    entries = (entry for path in paths for entry in journal.read(path) if entry is not None)
+    return sum(entry.row["cost_usd"] or 0.0 for entry in entries)

@@ -1,0 +1,42 @@
+"""One place where the model is reached: its client, its gate and its health."""
+
+from __future__ import annotations
+
+from transforms.llm.client import Client, connect
+from transforms.llm.gate import Gate
+from transforms.llm.health import Health
+from transforms.settings import Limits, Model, Task
+
+
+class LiveEndpoint:
+    """An endpoint of the settings while a process uses it."""
+
+    __slots__ = ("client", "gate", "health")
+
+    def __init__(self, client: Client, gate: Gate) -> None:
+        self.client = client
+        self.gate = gate
+        self.health = Health()
+
+
+def connect_all(task: Task, model: Model, limits: Limits, *, max_in_flight: int) -> list[LiveEndpoint]:
+    """All endpoints of `model`, each with a gate of its own. `max_in_flight` is the process's, the most for one
+    that has none of its own. Raises ValueError, naming the setting, for what cannot work."""
+    found: list[LiveEndpoint] = []
+    try:
+        for at, each in enumerate(model.per_endpoint):
+            own = model.endpoints[at] if model.endpoints else None
+            most = min(max_in_flight, own.max_in_flight or max_in_flight) if own else max_in_flight
+            gate = Gate(
+                max_in_flight=most,
+                requests_per_minute=(own and own.requests_per_minute) or limits.requests_per_minute,
+                tokens_per_minute=(own and own.tokens_per_minute) or limits.tokens_per_minute,
+                headroom=limits.headroom,
+                longest_pause=limits.max_retry_after_seconds,
+            )
+            found.append(LiveEndpoint(connect(task, each, limits, pool_size=most), gate))
+    except BaseException:
+        for endpoint in found:
+            endpoint.client.close()
+        raise
+    return found

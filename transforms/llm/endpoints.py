@@ -1,0 +1,182 @@
+"""Which endpoint takes the next call, and when: the one place where the threads of a process wait for their turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from transforms.llm.amounts import Amounts
+from transforms.llm.completion import Completion
+from transforms.llm.endpoint import LiveEndpoint
+from transforms.llm.errors import AccountError, RowError, Stopped, TransientError
+from transforms.llm.estimate import TokenEstimate
+from transforms.llm.lease import Lease, Outcome
+
+_ONE = Amounts()
+_POLL = 0.1  # seconds: how soon whoever is first in line sees that the run is being stopped
+
+
+class Endpoints:
+    """The endpoints of a process, shared by all of its threads.
+
+    A call goes to the endpoint at which it may start soonest, and of several to the one with the most room, in
+    turns. Those that cannot start wait in one line; only the first of it looks at the clock. Endpoints that fail
+    again and again get calls only if all do; one that refuses the account or the configuration gets none, as long as
+    there is another: the last one stays, and its AccountError is for the caller to act on.
+
+    `parameters` are those of the model, for a first estimate of an answer's length. `stop` set: all that wait raise
+    Stopped at once, and so does whoever comes later. `clock` is monotonic, in seconds; `wait` waits for so many
+    seconds or less.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[LiveEndpoint],
+        *,
+        stop: threading.Event,
+        parameters: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._all = list(endpoints)
+        self._stop = stop
+        self._estimate = TokenEstimate(parameters or {})
+        self._clock = clock
+        self._lock = threading.Lock()  # of everything here
+        self._turn = threading.Lock()  # held by the first in line
+        self._held_up = False  # it has found that it must wait
+        self._bell = threading.Event()  # something has changed since it looked
+        self._wait = wait or self._bell.wait
+        self._counting = any(endpoint.gate.counting for endpoint in self._all)
+        self._slept = 0.0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def slept(self) -> float:
+        """Seconds that threads have waited here on purpose, added up over all of them."""
+        return self._slept
+
+    def acquire(self, characters: int = 0, avoid: LiveEndpoint | None = None) -> Lease:
+        """Return when a request with a prompt of so many characters may start; rather not at `avoid`.
+
+        Raises Stopped, and RowError request_too_large for what no endpoint's limits ever let through.
+        """
+        if self._stop.is_set():
+            raise Stopped()
+        # Those in line pass one by one: whoever comes by meanwhile need not join them, unless the first really waits.
+        if not self._held_up:
+            lease, _ = self._try(characters, avoid)
+            if lease is not None:
+                return lease
+        before = self._clock()
+        try:
+            with self._turn:
+                return self._stand_in_line(characters, avoid)
+        finally:
+            self._add_slept(before)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, on purpose. Raises Stopped as soon as the run is being stopped."""
+        before = self._clock()
+        stopped = self._stop.wait(seconds)
+        self._add_slept(before)
+        if stopped:
+            raise Stopped()
+
+    def close(self) -> None:
+        """Close the clients."""
+        for endpoint in self._all:
+            endpoint.client.close()
+
+    def _release(self, lease: Lease, outcome: Outcome) -> bool:
+        """See Lease.release."""
+        endpoint = lease.endpoint
+        with self._lock:
+            now = self._clock()
+            endpoint.gate.end(lease.number, lease.amounts, lease.started, outcome, now)
+            self._counting = self._counting or endpoint.gate.counting
+            if isinstance(outcome, Completion):
+                endpoint.health.succeeded()
+                self._estimate.learn(lease.characters, outcome.usage)
+            elif _down(outcome) and len(self._all) > 1 and endpoint.health.failed(now):
+                endpoint.gate.concurrency.restart()  # when it is back: one call, then more
+            left = isinstance(outcome, AccountError) and self._refuse(endpoint)
+        if self._held_up:
+            self._bell.set()
+        return left
+
+    def _refuse(self, endpoint: LiveEndpoint) -> bool:
+        if all(each is endpoint or each.health.out_until == inf for each in self._all):
+            return False
+        endpoint.health.refuse()
+        return True
+
+    def _stand_in_line(self, characters: int, avoid: LiveEndpoint | None) -> Lease:
+        try:
+            while not self._stop.is_set():
+                self._bell.clear()
+                lease, delay = self._try(characters, avoid)
+                if lease is not None:
+                    return lease
+                if self._held_up:
+                    self._wait(min(delay, _POLL))
+                self._held_up = True  # and once more: what ended just before rang no bell
+            raise Stopped()
+        finally:
+            self._held_up = False
+
+    def _try(self, characters: int, avoid: LiveEndpoint | None) -> tuple[Lease | None, float]:
+        """A lease, or the seconds until it is worth another look."""
+        with self._lock:
+            now = self._clock()
+            amounts = self._estimate.amounts(characters) if self._counting else _ONE
+            best, delay = self._soonest(amounts, characters, avoid, now)
+            if delay > 0:
+                return None, delay
+            number = best.gate.start(amounts, now)
+            return Lease(best, characters, amounts, number, now, self._release), 0.0
+
+    def _soonest(
+        self, amounts: Amounts, characters: int, avoid: LiveEndpoint | None, now: float
+    ) -> tuple[LiveEndpoint, float]:
+        """The endpoint that takes the request, and the seconds until it does."""
+        choice = self._all
+        if len(choice) > 1:
+            choice = [endpoint for endpoint in choice if endpoint.health.out_until < inf]
+            choice = [endpoint for endpoint in choice if endpoint.health.out_until <= now] or choice
+        if self._counting:
+            choice = self._fitting(choice, characters)
+        if len(choice) == 1:
+            return choice[0], choice[0].gate.delay(amounts, now)
+        delays = {each: each.gate.delay(amounts, now) for each in choice}
+
+        def rank(each: LiveEndpoint) -> tuple[float, bool, float, int]:
+            concurrency = each.gate.concurrency
+            return delays[each], each is avoid, concurrency.load, concurrency.started
+
+        best = min(choice, key=rank)
+        return best, delays[best]
+
+    def _fitting(self, endpoints: list[LiveEndpoint], characters: int) -> list[LiveEndpoint]:
+        least = self._estimate.least(characters)
+        limits = [endpoint.gate.too_large(least) for endpoint in endpoints]
+        fitting = [endpoint for endpoint, limit in zip(endpoints, limits, strict=True) if limit is None]
+        if not fitting:
+            most = max(limit for limit in limits if limit is not None)
+            message = f"about {least.tokens:.0f} tokens, and the account has {most:.0f} in a whole minute"
+            raise RowError("request_too_large", message)
+        return fitting
+
+    def _add_slept(self, before: float) -> None:
+        with self._lock:
+            self._slept += self._clock() - before
+
+
+def _down(outcome: Outcome) -> bool:
+    """Whether there was no usable response at all. A 429 is one: the gate sees to it."""
+    return isinstance(outcome, TransientError) and outcome.reason != "rate_limited"

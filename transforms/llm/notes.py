@@ -1,0 +1,17 @@
+"""What is counted about rows beside their outcome: a row's notes name what happened to it on the way.
+
+A note can be there several times for one row, once for each time it happened.
+"""
+
+from __future__ import annotations
+
+# The answer was wrapped in a ``` fence or came after a <think> block, and is taken without.
+ANSWER_UNWRAPPED = "answer_unwrapped"
+# The endpoint billed for far fewer prompt tokens than the prompt has: it may have read only a part of it.
+PROMPT_MAYBE_TRUNCATED = "prompt_maybe_truncated"
+# The endpoint refuses model.structured_output json_schema: the row was asked with less than that.
+STRUCTURED_OUTPUT_FALLBACK = "structured_output_fallback"
+# An answer did not count, and the row was asked once more (task.on_invalid: retry).
+REASKED = "reasked"
+# An attempt ended without an answer, but after the endpoint may have made one: a time-out, a cut connection.
+MAYBE_BILLED = "maybe_billed"
