@@ -20,9 +20,9 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
-from transforms import workers
+from transforms import files, workers
 from transforms.digests import digest
-from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, SpanIndex
+from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, JournalFile, SpanIndex
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.client import connect
 from transforms.llm.errors import AccountError, CallError, Stopped
@@ -194,6 +194,8 @@ class CallModel(beam.DoFn):
         self._window = Window()
         self._file: SpanJournal | None = None
         self._unprocessed = 0
+        # An engine can repeat a graph whose last step has published it: nothing is left to call then.
+        self._over = not files.exists(files.join(self._spec.journal, HEADER_FILE))
         self._index.refresh()
 
     def process(self, record: Record) -> Iterator[Any]:
@@ -204,7 +206,7 @@ class CallModel(beam.DoFn):
         if known is not None:
             self._replayed_count.inc()
             yield self._emit(known)
-        elif self._pool.asker.stop.is_set():
+        elif self._over or self._pool.asker.stop.is_set():
             self._unprocessed += 1
         else:
             self._submit(record, value)

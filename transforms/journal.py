@@ -29,8 +29,10 @@ from transforms.records import Row
 OK = "ok"
 DEAD_LETTER = "dead_letter"
 SUFFIX = ".jsonl"
+HEADER_FILE = "run.json"  # says what run it is: there before the first line, gone when the run is published
 OFFSET_BITS = 44  # of a place in a journal: files up to 16 TiB
 
+_HEAD = b'{"digest":"'
 _WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",')
 
 
@@ -64,6 +66,7 @@ class JournalFile:
         self._path = files.join(folder, f"{span}-{uuid.uuid4().hex[:12]}{SUFFIX}")
         self._lock = threading.Lock()
         self._descriptor: int | None = None
+        self._torn = False  # the last line was written in part
 
     def append(self, entry: Entry) -> None:
         """Writes an outcome before anybody sees it. Raises OSError, naming the file, where that is not possible."""
@@ -72,12 +75,16 @@ class JournalFile:
             if self._descriptor is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
                 self._descriptor = os.open(self._path, flags, 0o644)
-            written = os.write(self._descriptor, line)
+            if self._torn:  # or the line would be lost with the part before it
+                line = b"\n" + line
+            written = 0
             while written < len(line):  # a disk that is almost full takes a part
                 try:
                     written += os.write(self._descriptor, line[written:])
                 except OSError as error:
+                    self._torn = self._torn or written > 0
                     raise OSError(error.errno, error.strerror, self._path) from None
+            self._torn = False
 
     def close(self) -> None:
         """Closes the file. Nothing is lost without it: lines are not buffered here."""
@@ -96,11 +103,12 @@ def read(path: str) -> Iterator[Entry | None]:
 
 
 def heads(path: str) -> Iterator[tuple[str, bytes]]:
-    """Outcome and digest of each line of a journal file that looks whole, without reading its row."""
+    """Outcome and digest of each line of a journal file that is whole, mostly without reading its row."""
     with files.open_read(path) as stream:
         for line in files.lines(stream):
             match = _WHOLE.match(line)
-            if match and line.rstrip().endswith(b"}"):
+            # A line without its end may be torn where a brace closes; two heads in one may be a torn line and the next.
+            if match and ((line.endswith(b"}}\n") and line.count(_HEAD) == 1) or decode(line) is not None):
                 yield match[2].decode(), bytes.fromhex(match[1].decode())
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from transforms import files
 from transforms.digests import SIZE, DigestSet, PartitionedDigests, digest, prefix
+from transforms.journal import HEADER_FILE
 from transforms.read import Span, read_records
 from transforms.records import Record, canonical_json
 
@@ -167,7 +168,8 @@ class PlanSpan(beam.DoFn):
 
 def _combine(_start: None, plans: Iterable[SpanPlan], folder: str) -> Plan:
     plan = combine(plans)
-    files.write_json(files.join(folder, PLAN_FILE), {"rows": plan.rows, "todo": plan.todo})
+    if files.exists(files.join(folder, HEADER_FILE)):  # not where an engine repeats a run that is published
+        files.write_json(files.join(folder, PLAN_FILE), {"rows": plan.rows, "todo": plan.todo})
     return plan
 
 
