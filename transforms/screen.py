@@ -78,6 +78,8 @@ def misfit(name: str, value: Any, kind: pa.DataType) -> str | None:
             return None  # written as JSON text
         if isinstance(value, bool) != pa.types.is_boolean(kind):
             raise ValueError
+        if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
+            raise ValueError  # which Arrow would cut to an integer
         pa.scalar(value, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
         shown = str(value)[:60]
