@@ -134,12 +134,12 @@ class SpanIndex:
 
     def load(self, span: str) -> None:
         """Reads what is new about one span, as of the last refresh."""
-        found = bytearray()
-        places: list[int] = []
         for info in self._files.pop(span, ()):
             start = self._read.get(info.path, 0)
             if info.size <= start:
                 continue
+            found = bytearray()
+            places: list[int] = []
             self._paths.append(info.path)
             for offset, line in whole_lines(info.path, start):
                 self._read[info.path] = offset + len(line)
@@ -147,11 +147,11 @@ class SpanIndex:
                 if match and line.endswith(b"}\n"):
                     found += bytes.fromhex(match[1].decode())
                     places.append((len(self._paths) - 1) << OFFSET_BITS | offset)
-        if places:
-            order = sort_order(bytes(found))
-            ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
-            segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
-            self._segments.setdefault(span, []).append(segment)
+            if places:  # a segment for each file: where a line turns out damaged, another file's may be whole
+                order = sort_order(bytes(found))
+                ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
+                segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
+                self._segments.setdefault(span, []).append(segment)
 
     def find(self, span: str, digest: bytes) -> Entry | None:
         """The outcome of a record of a span, as of its last load, or None."""
