@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.internal import pickler
 
-from transforms import call, limit, plan, read, resume, rows, screen, write
+from transforms import call, limit, plan, read, repeats, resume, rows, screen, write
 from transforms.screen import Rules
 from transforms.settings import Model, Price
 from transforms.write import ShardFormat
@@ -28,14 +28,15 @@ def steps(make: Any, call_spec: Any, monkeypatch: pytest.MonkeyPatch) -> dict[st
         model=Model(provider="openai", name="m", price=Price(input=1, output=2), parameters={"seed": 1}),
         carried=rows.ARROW_TYPES,
     )
+    rules = Rules("{text}", None, 10, True, rows.ARROW_TYPES)
     return {
         "call": call.CallModel(spec),
         "limit": limit._Limit(3),
-        "plan": plan.PlanSpan("id"),
+        "plan": plan.PlanSpan("id", rules),
         "read": read.ReadSpan("id", make.stamp),
-        "repeats": screen._DropRepeats(make.stamp),
+        "repeats": repeats._DropRepeats(make.stamp),
         "resume": resume._DropDone(),
-        "screen": screen._ScreenContent(Rules("{text}", None, 10, True, rows.ARROW_TYPES), make.stamp),
+        "screen": screen._ScreenContent(rules, make.stamp),
         "write": write._WriteBundle(ShardFormat("parquet", 10, schema), "folder", "ok"),
     }
 
@@ -55,7 +56,7 @@ def test_they_come_back_with_what_they_were_given(steps: dict[str, Any]) -> None
 def test_every_do_fn_of_the_package_is_here(steps: dict[str, Any]) -> None:
     import apache_beam as beam
 
-    modules = (call, limit, plan, read, resume, screen, write)
+    modules = (call, limit, plan, read, repeats, resume, screen, write)
     found = {
         value
         for module in modules

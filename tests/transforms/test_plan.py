@@ -1,4 +1,4 @@
-"""The plan: rows, rows to do, and which ids repeat."""
+"""The plan: rows, rows to do, and which ids repeat. And the repeats that it leads to."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -11,22 +11,16 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import digests, plan
+from transforms import digests, plan, repeats
 from transforms.digests import SIZE, PartitionedDigests, digest
-from transforms.plan import (
-    MakePlan,
-    Plan,
-    Repeats,
-    SpanPlan,
-    combine,
-    plan_span,
-    repeats_of_span,
-    repeats_table,
-)
+from transforms.plan import MakePlan, Plan, SpanPlan, combine, plan_span
 from transforms.read import DEAD_LETTER, InputFile, Read, Span, Spans, find_inputs, split
 from transforms.records import canonical_json
-from transforms.screen import DropRepeats
+from transforms.repeats import DropRepeats, FindRepeats, Repeats, repeats_of_span, repeats_table
+from transforms.screen import Rules, Screen
 from transforms.tally import TALLY, total
+
+RULES = Rules(prompt="{id}{text}", text_column=None, max_chars=60, truncate=False, columns={})
 
 
 def done(*ids: str) -> PartitionedDigests:
@@ -42,7 +36,9 @@ def spans(paths: Iterable[Path], length: int = 1 << 20) -> list[Span]:
 
 
 def make_plan(parts: list[Span], *done_ids: str) -> Plan:
-    return combine(plan_span(span, "id", done(*done_ids)) for span in reversed(parts))  # they come in any order
+    return combine(
+        plan_span(span, "id", done(*done_ids), Screen(RULES)) for span in reversed(parts)
+    )  # they come in any order
 
 
 def table(found: Plan) -> Repeats:
@@ -71,6 +67,14 @@ class TestCounts:
         found = make_plan(spans(paths), "a0", "b0", "b1", "b2")
         assert list(found.todo_by_span.items()) == [("000000-00000000000", 2), ("000002-00000000000", 3)]
 
+    def test_only_records_worth_a_call_are_to_do(self, tmp_path: Path, make: Any) -> None:
+        oversized = {"id": "x", "text": "long " * 20}
+        path = make.jsonl(tmp_path / "a", [oversized, {"id": "y"}, {"id": "y", "n": 2}, {"id": "x"}, {"id": "z"}])
+        found = make_plan(spans([path], length=120))
+        # The oversized x is set aside, the second y and the second x are no firsts: what is left are y and z.
+        assert (found.rows, found.todo) == (5, 2)
+        assert sum(found.todo_by_span.values()) == 2
+
     @given(st.lists(st.integers(0, 9), max_size=30), st.sets(st.integers(0, 9)), st.integers(1, 5))
     def test_any_ids(self, ids: list[int], finished: set[int], parts: int) -> None:
         ready = done(*map(str, finished))
@@ -79,13 +83,13 @@ class TestCounts:
             mine = ids[number::parts]
             values = [digest(str(n)) for n in mine]
             prefixes = b"".join(
-                (digests.prefix(value) & ~1 | (value not in ready)).to_bytes(8, "little") for value in values
+                (plan.id_number(value) << 1 | (value not in ready)).to_bytes(8, "little") for value in values
             )
             todo = sum(value not in ready for value in values)
             span_plans.append(SpanPlan(Span("f", number, 0, None), len(mine), todo, prefixes))
         found = combine(span_plans)
         assert found.rows == len(ids)
-        assert found.todo == len(set(ids) - finished)
+        assert found.todo == len(set(ids) - finished) == sum(found.todo_by_span.values())
         repeated = {n for n in ids if ids.count(n) > 1}
         assert {span.number for span in found.repeats} == {
             number for number in range(parts) if repeated & set(ids[number::parts])
@@ -123,23 +127,25 @@ class TestRepeats:
         self, tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Digests with one beginning for all ids: every pair is a candidate, equal digests alone are repeats.
-        monkeypatch.setattr(plan, "digest", lambda text: b"\x01" * 8 + digest(text)[8:])
+        for module in (plan, repeats):
+            monkeypatch.setattr(module, "digest", lambda text: b"\x01" * 8 + digest(text)[8:])
         path = make.jsonl(tmp_path / "a", [{"id": "x"}, {"id": "y"}, {"id": "x"}, {"id": "z"}])
         (span,) = spans([path])
         found = make_plan([span])
         assert list(found.repeats) == [span]
         rows = repeats_table([repeats_of_span((span, found.repeats[span]), "id")])
         assert len(rows) == 2 * SIZE + 8
-        repeats = Repeats(rows)
-        assert repeats.first(b"\x01" * 8 + digest("x")[8:]) is not None
-        assert repeats.first(b"\x01" * 8 + digest("y")[8:]) is None
+        found_repeats = Repeats(rows)
+        assert found_repeats.first(b"\x01" * 8 + digest("x")[8:]) is not None
+        assert found_repeats.first(b"\x01" * 8 + digest("y")[8:]) is None
 
     def test_prefixes_that_differ_in_the_lowest_bit_alone_are_candidates(
         self, tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # That bit says whether the row is to do, so these look equal and have to be told apart by the second look.
         values = {"x": b"\0" * 16, "y": b"\0" * 7 + b"\1" + b"\0" * 8}
-        monkeypatch.setattr(plan, "digest", lambda text: values.get(text) or digest(text))
+        for module in (plan, repeats):
+            monkeypatch.setattr(module, "digest", lambda text: values.get(text) or digest(text))
         path = make.jsonl(tmp_path / "a", [{"id": "x"}, {"id": "y"}])
         (span,) = spans([path])
         found = make_plan([span])
@@ -156,18 +162,18 @@ class TestPipeline:
         with pipeline() as p:
             prior = p | "Done" >> beam.Create(finished)
             read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64)
-            found = read | MakePlan("id", beam.pvalue.AsIter(prior), str(tmp_path / "journal"))
-            numbers = found["plan"] | beam.Map(lambda made: (made.rows, made.todo, sum(made.todo_by_span.values())))
-            assert_that(numbers, equal_to([(54, 49, 50)]))
+            found = read | MakePlan("id", RULES, beam.pvalue.AsIter(prior), str(tmp_path / "journal"))
+            numbers = found | beam.Map(lambda made: (made.rows, made.todo, sum(made.todo_by_span.values())))
+            assert_that(numbers, equal_to([(54, 49, 49)]))
 
-            def firsts(tables: list[bytes]) -> None:
+            def right(tables: list[bytes]) -> None:
                 (only,) = tables
-                repeats = Repeats(only)
-                assert repeats.first(digest("7")) == (7 * 12, digest(canonical_json({"id": "7"})))
-                assert repeats.first(digest("8"))[0] == 8 * 12
-                assert repeats.first(digest("9")) is None
+                firsts = Repeats(only)
+                assert firsts.first(digest("7")) == (7 * 12, digest(canonical_json({"id": "7"})))
+                assert firsts.first(digest("8"))[0] == 8 * 12
+                assert firsts.first(digest("9")) is None
 
-            assert_that(found["repeats"], firsts, label="repeats")
+            assert_that(found | FindRepeats("id"), right, label="repeats")
         written = json.loads((tmp_path / "journal" / "plan.json").read_text())
         assert written == {"rows": 54, "todo": 49}
 
@@ -178,8 +184,8 @@ class TestPipeline:
         with pipeline() as p:
             read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64)
             none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            found = read | MakePlan("id", beam.pvalue.AsIter(none), str(tmp_path / "journal"))
-            assert_that(found["plan"] | beam.Map(lambda made: made.todo), equal_to([1]))
+            found = read | MakePlan("id", RULES, beam.pvalue.AsIter(none), str(tmp_path / "journal"))
+            assert_that(found | beam.Map(lambda made: made.todo), equal_to([1]))
         assert not (tmp_path / "journal").exists()
 
     def test_repeats_are_dropped_or_set_aside(self, tmp_path: Path, pipeline: Callable[[], Any], make: Any) -> None:
@@ -188,9 +194,9 @@ class TestPipeline:
         with pipeline() as p:
             read_spans = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(8)
             none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            made = read_spans | MakePlan("id", beam.pvalue.AsIter(none), str(tmp_path))
+            made = read_spans | MakePlan("id", RULES, beam.pvalue.AsIter(none), str(tmp_path))
             read = read_spans | "Records" >> Read("id", make.stamp)
-            unique = read.records | DropRepeats(beam.pvalue.AsSingleton(made["repeats"]), make.stamp)
+            unique = read.records | DropRepeats(beam.pvalue.AsSingleton(made | FindRepeats("id")), make.stamp)
             kept = unique.records | beam.Map(lambda record: (record.id, record.fields.get("n"), record.position))
             assert_that(kept, equal_to([("x", 1, 0), ("y", None, 20), ("z", None, 20)]))
             tally = unique[TALLY] | beam.CombineGlobally(total)

@@ -29,6 +29,7 @@ from transforms.read import (
     Spans,
     find_inputs,
     first_fields,
+    order_of,
     read_lines,
     read_records,
     span_bytes,
@@ -175,7 +176,8 @@ def test_spans_hold_each_line_once_at_its_position(content: bytes, length: int) 
 class TestSpans:
     def test_order_goes_by_file_and_then_by_position(self) -> None:
         spans = [Span("a", 0, 0, None), Span("b", 1, 0, None), Span("c", 2, 0, None)]
-        orders = [span.order(position) for span in spans for position in (0, 1, 2**44 - 1)]
+        records = [Record("i", {}, span.path, at, span.key) for span in spans for at in (0, 1, 2**44 - 1)]
+        orders = [order_of(record) for record in records]
         assert orders == sorted(set(orders))
 
     @pytest.mark.parametrize(
