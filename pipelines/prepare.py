@@ -15,7 +15,7 @@ from pipelines.config import UsageError
 from transforms import files
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
-from transforms.llm.client import api_key
+from transforms.llm.client import connect
 from transforms.llm.columns import columns
 from transforms.llm.prompts import Template
 from transforms.read import InputError, InputFile, find_inputs, first_fields
@@ -35,14 +35,14 @@ class Prepared(NamedTuple):
 
 
 def check_model(settings: Settings) -> None:
-    """The key is set, the model is there, the answer's schema is one."""
+    """The key is set, the model is there, the endpoint's address is one, the answer's schema is one."""
     try:
         if settings.model.provider == "embedded":
             from transforms.llm.embedded import find_model
 
             find_model(settings.model.path)
         else:
-            api_key(settings.model)
+            connect(settings.task, settings.model, settings.limits, pool_size=1).close()  # makes no connection
         AnswerParser(settings.task.answer_schema)
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -8,6 +8,7 @@ from typing import Any
 
 from transforms.account import COMPLETE, FAILED, LIMIT
 from transforms.layout import Layout
+from transforms.llm.secrets import masked
 from transforms.recover import Recovered
 from transforms.stop import INTERRUPTED
 
@@ -57,7 +58,7 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
 
 def print_broken(error: BaseException, layout: Layout) -> None:
     """One line on why a run broke, and what that means for what was paid."""
-    print(f"paidonce: the run broke: {root_cause(error)}", file=sys.stderr)
+    print(f"paidonce: the run broke: {masked(root_cause(error))}", file=sys.stderr)
     print(
         f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on",
         file=sys.stderr,

