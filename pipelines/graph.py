@@ -17,8 +17,9 @@ from transforms.layout import Layout
 from transforms.limit import Limit
 from transforms.plan import MakePlan
 from transforms.read import DEAD_LETTER, InputFile, Read, Spans
+from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
-from transforms.screen import DropRepeats, Rules, ScreenContent
+from transforms.screen import Rules, ScreenContent
 from transforms.tally import TALLY, Tally, total
 from transforms.write import ShardFormat, Staged, WriteShards
 
@@ -58,16 +59,17 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes)
     done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> DoneIds(spec.retry)
     recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> DoneIds(spec.retry)
-    plan = spans | "Plan" >> MakePlan(spec.id_column, AsIter(done), layout.journal(stamp.run_id))
+    plan = spans | "Plan" >> MakePlan(spec.id_column, spec.rules, AsIter(done), layout.journal(stamp.run_id))
+    repeats = plan | "RepeatedIds" >> FindRepeats(spec.id_column)
 
     read = spans | "Records" >> Read(spec.id_column, stamp)
-    unique = read.records | "Repeats" >> DropRepeats(AsSingleton(plan["repeats"]), stamp)
+    unique = read.records | "Repeats" >> DropRepeats(AsSingleton(repeats), stamp)
     left = unique.records | "Resume" >> DropDone(AsIter(done), AsIter(recovered))
     sound = left.records | "Screen" >> ScreenContent(spec.rules, stamp)
     tallies = [read[TALLY], unique[TALLY], left[TALLY]]
     records = sound.records
     if spec.limit is not None:
-        limited = records | "Limit" >> Limit(spec.limit, AsSingleton(plan["plan"]))
+        limited = records | "Limit" >> Limit(spec.limit, AsSingleton(plan))
         tallies.append(limited[TALLY])
         records = limited.records
     called = records | "Call" >> Call(spec.call)

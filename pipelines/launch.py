@@ -79,7 +79,7 @@ def _run(
     settings: Settings, options: Options, layout: Layout, prepared: Prepared, price: Found | None, *, redo: bool
 ) -> int:
     run_id = new_run_id(layout)
-    stop = StopSign(layout.journal(run_id))
+    interrupts = _Interrupts(StopSign(layout.journal(run_id)))
     try:
         finish_commits(layout)
         recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
@@ -88,13 +88,13 @@ def _run(
             _set_aside(layout, run_id)
         spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
         write_header(layout, spec.header, spec.shards)
-        with _interrupts(stop), showing_progress(layout.root, run_id):
+        with interrupts.handled(), showing_progress(layout.root, run_id):
             _submit(spec, options)
         account = files.read_json(layout.account(run_id))
     except Exception as error:
         logging.getLogger(__name__).info("the run broke", exc_info=True)
         workers.close_all()
-        interrupted = recover(layout, run_id).account if stop.event.is_set() else None
+        interrupted = recover(layout, run_id).account if interrupts.came else None
         if interrupted is None:
             summary.print_broken(error, layout)
             return BROKEN_CODE
@@ -218,19 +218,26 @@ def _last_run(layout: Layout) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-@contextmanager
-def _interrupts(stop: StopSign) -> Iterator[None]:
+class _Interrupts:
     """Ctrl-C and SIGTERM stop the run softly: no new calls, all answers kept. The second time ends it at once."""
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        if stop.event.is_set():
-            os._exit(INTERRUPTED_CODE)  # the journal has every answer; nothing else is worth waiting for
-        print("\nstopping: calls under way are finished and kept (once more: at once)", file=sys.stderr)
-        stop.set(INTERRUPTED, signal.Signals(number).name)
+    def __init__(self, stop: StopSign) -> None:
+        self.came = False
+        self._stop = stop
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Takes the signals until the block ends."""
+        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.came:
+            os._exit(INTERRUPTED_CODE)  # the journal has every answer; nothing else is worth waiting for
+        self.came = True
+        print("\nstopping: calls under way are finished and kept (once more: at once)", file=sys.stderr)
+        self._stop.set(INTERRUPTED, signal.Signals(number).name)

@@ -44,7 +44,7 @@ def check_model(settings: Settings) -> None:
             find_model(settings.model.path)
         else:
             for model in settings.model.per_endpoint:
-                connect(settings.task, model, settings.limits, pool_size=1).close()  # it only looks at the settings
+                connect(settings.task, model, settings.limits, pool_size=1).close()  # makes no connection
         AnswerParser(settings.task.answer_schema)
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -9,6 +9,7 @@ from typing import Any
 from transforms.account import COMPLETE, FAILED, LIMIT
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
+from transforms.llm.secrets import masked
 from transforms.recover import Recovered
 from transforms.settings import Model
 from transforms.stop import INTERRUPTED
@@ -79,7 +80,7 @@ def print_price(found: Found | None, model: Model) -> None:
 
 def print_broken(error: BaseException, layout: Layout) -> None:
     """One line on why a run broke, and what that means for what was paid."""
-    print(f"paidonce: the run broke: {root_cause(error)}", file=sys.stderr)
+    print(f"paidonce: the run broke: {masked(root_cause(error))}", file=sys.stderr)
     print(
         f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on",
         file=sys.stderr,

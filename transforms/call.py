@@ -21,10 +21,10 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
-from transforms import budget, workers
+from transforms import budget, files, workers
 from transforms.budget import Budget, BudgetSpec, Spent
 from transforms.digests import digest
-from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, SpanIndex
+from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, JournalFile, SpanIndex
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.endpoint import connect_all
 from transforms.llm.endpoints import Endpoints
@@ -226,6 +226,8 @@ class CallModel(beam.DoFn):
         self._file: SpanJournal | None = None
         self._unprocessed = 0
         self._notes: dict[str, int] = {}
+        # An engine can repeat a graph whose last step has published it: nothing is left to call then.
+        self._over = not files.exists(files.join(self._spec.journal, HEADER_FILE))
         self._index.refresh()
 
     def process(self, record: Record) -> Iterator[Any]:
@@ -236,7 +238,7 @@ class CallModel(beam.DoFn):
         if known is not None:
             self._replayed_count.inc()
             yield self._emit(known)
-        elif self._pool.asker.stop.is_set():
+        elif self._over or self._pool.asker.stop.is_set():
             self._unprocessed += 1
         else:
             self._submit(record, value)
@@ -259,7 +261,7 @@ class CallModel(beam.DoFn):
                     yield GlobalWindows.windowed_value(row)
         if self._file is not None:
             self._file.close()
-        yield bundle_tally({"unprocessed": self._unprocessed, "notes": self._notes})
+        yield bundle_tally({"unprocessed": self._unprocessed, **({"notes": self._notes} if self._notes else {})})
 
     def _start(self) -> CallPool:
         return CallPool(Asker(self._spec), self._spec.max_in_flight)

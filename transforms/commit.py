@@ -38,7 +38,7 @@ def publish(
     if not files.exists(_commit(layout, run_id)):
         folder = layout.staging(run_id)
         roll = Roll(FAILURES, folder)
-        for row in carried(prior_failures, [item.path for item in (*results, *failures)]):
+        for row in carried(prior_failures, _outcomes(results, failures)):
             roll.write(row)
         roll.close()
         account["carried_failures"] = sum(item.rows for item in roll.finished)
@@ -80,8 +80,8 @@ def is_planned(layout: Layout, run_id: str) -> bool:
 
 
 def carried(prior_failures: Iterable[str], outcomes: Iterable[str]) -> Iterator[Row]:
-    """Rows of earlier failure files whose ids have no row in `outcomes`, the files of this run. Failures found
-    before a call are left out: each run finds them anew. Holds 17 bytes for each earlier failure."""
+    """Rows of earlier failure files whose ids are not among `outcomes`, the ids that have a row in this run.
+    Failures found before a call are left out: each run finds them anew. Holds 17 bytes for each earlier failure."""
     prior_failures = list(prior_failures)
     blobs = digests.pack(digest(row["id"]) for path in prior_failures for row in read_jsonl(path) if _stays(row))
     earlier = digests.merge(blobs)
@@ -89,17 +89,26 @@ def carried(prior_failures: Iterable[str], outcomes: Iterable[str]) -> Iterator[
         return
     ids = DigestSet(earlier)
     settled = np.zeros(len(ids), dtype=bool)
-    for path in outcomes:
-        for identifier in result_ids(path):
-            at = None if identifier is None else ids.find(digest(identifier))
-            if at is not None:
-                settled[at] = True
+    for identifier in outcomes:
+        at = ids.find(digest(identifier))
+        if at is not None:
+            settled[at] = True
     for path in prior_failures:
         for row in read_jsonl(path):
             at = ids.find(digest(row["id"])) if _stays(row) else None
             if at is not None and not settled[at]:
                 settled[at] = True
                 yield row
+
+
+def _outcomes(results: Iterable[Staged], failures: Iterable[Staged]) -> Iterator[str]:
+    for item in results:
+        yield from result_ids(item.path)
+    for item in failures:
+        for row in read_jsonl(item.path):
+            # A later record with the same id says nothing about the first one, whose failure the earlier row is.
+            if row["id"] is not None and row["reason"] != "duplicate_id":
+                yield row["id"]
 
 
 def _stays(row: Row) -> bool:

@@ -7,6 +7,7 @@ Beam's own compression is switched off throughout: it goes by the file's name, w
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,9 @@ def open_plain(path: str) -> tuple[IO[bytes], bool]:
     magic = raw.read(len(GZIP_MAGIC))
     raw.seek(0)
     if magic == GZIP_MAGIC:
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb")), True
+        unpacked = gzip.GzipFile(fileobj=raw, mode="rb")
+        unpacked.myfileobj = cast("io.FileIO", raw)  # or closing it would leave the file open
+        return cast("IO[bytes]", unpacked), True
     return raw, False
 
 

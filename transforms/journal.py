@@ -30,8 +30,10 @@ from transforms.records import Row
 OK = "ok"
 DEAD_LETTER = "dead_letter"
 SUFFIX = ".jsonl"
+HEADER_FILE = "run.json"  # says what run it is: there before the first line, gone when the run is published
 OFFSET_BITS = 44  # of a place in a journal: files up to 16 TiB
 
+_HEAD = b'{"digest":"'
 _WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",')
 
 
@@ -67,6 +69,7 @@ class JournalFile:
         self._path = files.join(folder, f"{span}-{uuid.uuid4().hex[:12]}{SUFFIX}")
         self._lock = threading.Lock()
         self._descriptor: int | None = None
+        self._torn = False  # the last line was written in part
 
     def append(self, entry: Entry) -> None:
         """Writes an outcome before anybody sees it. Raises OSError, naming the file, where that is not possible."""
@@ -75,12 +78,16 @@ class JournalFile:
             if self._descriptor is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
                 self._descriptor = os.open(self._path, flags, 0o644)
-            written = os.write(self._descriptor, line)
+            if self._torn:  # or the line would be lost with the part before it
+                line = b"\n" + line
+            written = 0
             while written < len(line):  # a disk that is almost full takes a part
                 try:
                     written += os.write(self._descriptor, line[written:])
                 except OSError as error:
+                    self._torn = self._torn or written > 0
                     raise OSError(error.errno, error.strerror, self._path) from None
+            self._torn = False
 
     def close(self) -> None:
         """Closes the file. Nothing is lost without it: lines are not buffered here."""
@@ -99,11 +106,12 @@ def read(path: str) -> Iterator[Entry | None]:
 
 
 def heads(path: str) -> Iterator[tuple[str, bytes]]:
-    """Outcome and digest of each line of a journal file that looks whole, without reading its row."""
+    """Outcome and digest of each line of a journal file that is whole, mostly without reading its row."""
     with files.open_read(path) as stream:
         for line in files.lines(stream):
             match = _WHOLE.match(line)
-            if match and line.rstrip().endswith(b"}"):
+            # A line without its end may be torn where a brace closes; two heads in one may be a torn line and the next.
+            if match and ((line.endswith(b"}}\n") and line.count(_HEAD) == 1) or decode(line) is not None):
                 yield match[2].decode(), bytes.fromhex(match[1].decode())
 
 
@@ -129,12 +137,12 @@ class SpanIndex:
 
     def load(self, span: str) -> None:
         """Reads what is new about one span, as of the last refresh."""
-        found = bytearray()
-        places: list[int] = []
         for info in self._files.pop(span, ()):
             start = self._read.get(info.path, 0)
             if info.size <= start:
                 continue
+            found = bytearray()
+            places: list[int] = []
             self._paths.append(info.path)
             for offset, line in whole_lines(info.path, start):
                 self._read[info.path] = offset + len(line)
@@ -142,11 +150,11 @@ class SpanIndex:
                 if match and line.endswith(b"}\n"):
                     found += bytes.fromhex(match[1].decode())
                     places.append((len(self._paths) - 1) << OFFSET_BITS | offset)
-        if places:
-            order = sort_order(bytes(found))
-            ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
-            segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
-            self._segments.setdefault(span, []).append(segment)
+            if places:  # a segment for each file: where a line turns out damaged, another file's may be whole
+                order = sort_order(bytes(found))
+                ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
+                segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
+                self._segments.setdefault(span, []).append(segment)
 
     def find(self, span: str, digest: bytes) -> Entry | None:
         """The outcome of a record of a span, as of its last load, or None."""

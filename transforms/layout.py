@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from transforms import files
+from transforms.journal import HEADER_FILE
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Layout:
 
     def header(self, run_id: str) -> str:
         """The file that says what the run of a journal is: see recover.RunHeader."""
-        return files.join(self.journal(run_id), "run.json")
+        return files.join(self.journal(run_id), HEADER_FILE)
 
     def replaced(self, run_id: str) -> str:
         """Where a run that does all again puts what was there before."""

@@ -14,10 +14,11 @@ from transforms.records import Fields, content_id
 
 BOM = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
+MAX_DEPTH = 100  # of lists and objects in one another: JSON's reader takes more than pickle and coders do
 
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_HUGE_NUMBER = re.compile(rb"[eE]\+?0*[1-9]\d\d|\d{309}")  # what a double cannot hold and Python reads as inf
+_HUGE_NUMBER = re.compile(rb"[eE]\+?0*[1-9]\d\d|\d{210}")  # what a double may not hold and Python reads as inf
 
 
 class BadRow(NamedTuple):
@@ -46,8 +47,10 @@ def parse_json_line(line: bytes, id_column: str | None) -> Parsed | BadRow:
         fields = json.loads(text, parse_constant=_null)
     except (ValueError, RecursionError) as error:
         return BadRow("bad_record", f"not JSON: {error}", clean(text))
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _too_deep(fields):
+        return BadRow("bad_record", f"nested more than {MAX_DEPTH} deep", clean(text))
     if not isinstance(fields, dict):
-        return BadRow("bad_record", f"not a JSON object but {_kind(fields)}", fields)
+        return BadRow("bad_record", f"not a JSON object but {_kind(fields)}", clean(fields))
     identifier = fields.get(id_column) if id_column is not None else None
     if _SURROGATE_ESCAPE.search(line) or _HUGE_NUMBER.search(line):
         fields = clean(fields)
@@ -78,6 +81,18 @@ def clean(value: Any) -> Any:
     if isinstance(value, float) and value - value != 0.0:
         return None
     return value
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item
+            for part in level
+            if isinstance(part, (dict, list))
+            for item in (part.values() if isinstance(part, dict) else part)
+        ]
+    return bool(level)
 
 
 def _null(_constant: str) -> None:

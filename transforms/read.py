@@ -27,7 +27,8 @@ MAX_SPAN_BYTES = 64 * 1024 * 1024
 SPANS = 4096  # aimed at for large inputs: enough for any cluster's slots, few enough to list
 DEAD_LETTER = "dead_letter"
 
-POSITION_BITS = 44  # of an order key: files up to 16 TiB
+_POSITION_BITS = 44  # of an order: files up to 16 TiB
+_NUMBER_DIGITS = 6  # of a file's number
 
 
 class InputError(ValueError):
@@ -54,11 +55,7 @@ class Span(NamedTuple):
     @property
     def key(self) -> str:
         """A short name, unique in a run, that sorts like the input. Safe in a file name."""
-        return f"{self.number:06d}-{self.start:011x}"
-
-    def order(self, position: int) -> int:
-        """Where a record stands in the whole input, as a number that sorts by file and position."""
-        return (self.number << POSITION_BITS) | position
+        return f"{self.number:0{_NUMBER_DIGITS}d}-{self.start:011x}"
 
 
 class Line(NamedTuple):
@@ -86,6 +83,11 @@ class BadRecord(NamedTuple):
     cut: bool
 
 
+def order_of(record: Record) -> int:
+    """Where a record stands in the whole input, as a number that sorts by file and position."""
+    return int(record.span[:_NUMBER_DIGITS]) << _POSITION_BITS | record.position
+
+
 def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     """The files that match, each once, in the order of their paths. Raises InputError for a pattern without any."""
     found: dict[str, int] = {}
@@ -96,6 +98,8 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
         if not matches:
             raise InputError(f"no file matches {pattern!r}")
         found.update((match.path, match.size) for match in matches)
+    if len(found) > 10**_NUMBER_DIGITS:
+        raise InputError(f"{len(found):,} files match, {10**_NUMBER_DIGITS:,} is the most: join small ones")
     return [InputFile(path, number, found[path]) for number, path in enumerate(sorted(found))]
 
 

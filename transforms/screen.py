@@ -1,7 +1,6 @@
 """Records that are not worth a call, or must not have one, are set aside before anything is paid.
 
-Two steps, with the resume between them. Repeats come first, so that a run names the same duplicates whatever is
-done already. Content comes last, so that a row that has its answer is never called oversized later.
+It comes after the resume, so that a row that has its answer is never called oversized later.
 """
 
 from __future__ import annotations
@@ -14,13 +13,10 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 
-from transforms.digests import digest
 from transforms.llm.prompts import Template
-from transforms.plan import Repeats
-from transforms.read import DEAD_LETTER, POSITION_BITS
-from transforms.records import Record, canonical_json
+from transforms.read import DEAD_LETTER
+from transforms.records import Record
 from transforms.rows import RunStamp, failure_row
-from transforms.tally import TALLY, bundle_tally
 
 
 @dataclass(frozen=True)
@@ -78,54 +74,13 @@ def misfit(name: str, value: Any, kind: pa.DataType) -> str | None:
             return None  # written as JSON text
         if isinstance(value, bool) != pa.types.is_boolean(kind):
             raise ValueError
+        if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
+            raise ValueError  # which Arrow would cut to an integer
         pa.scalar(value, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
         shown = str(value)[:60]
         return f"column {name!r} holds {shown!r}, which is no {kind}: give its type in input.carry, e.g. {name}: json"
     return None
-
-
-@dataclass
-class DropRepeats(beam.PTransform):
-    """Record -> Record. A record that equals an earlier one is counted as skipped; one that only shares an earlier
-    one's id becomes a failure row `duplicate_id`. `repeats` is a singleton side input, see plan.repeats_table."""
-
-    repeats: Any
-    stamp: RunStamp
-
-    def expand(self, pcoll: Any) -> Any:
-        step = beam.ParDo(_DropRepeats(self.stamp), self.repeats)
-        return pcoll | "DropRepeats" >> step.with_outputs(DEAD_LETTER, TALLY, main="records")
-
-
-class _DropRepeats(beam.DoFn):
-    def __init__(self, stamp: RunStamp) -> None:
-        self._stamp = stamp
-
-    def start_bundle(self) -> None:
-        self._repeats: Repeats | None = None
-        self._skipped = 0
-
-    def process(self, record: Record, repeats: bytes) -> Iterator[Any]:
-        if not repeats:
-            yield record
-            return
-        if self._repeats is None:  # side inputs are the same for all of a bundle
-            self._repeats = Repeats(repeats)
-        first = self._repeats.first(digest(record.id))
-        if first is None or first[0] == int(record.span[:6]) << POSITION_BITS | record.position:
-            yield record
-        elif first[1] == digest(canonical_json(record.fields)):
-            self._skipped += 1
-        else:
-            yield beam.pvalue.TaggedOutput(DEAD_LETTER, self._failure(record))
-
-    def finish_bundle(self) -> Iterator[Any]:
-        yield bundle_tally({"skipped": self._skipped})
-
-    def _failure(self, record: Record) -> dict[str, Any]:
-        message = "an earlier record has the same id and other content"
-        return set_aside(self._stamp, record, "duplicate_id", message)
 
 
 @dataclass

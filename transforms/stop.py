@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 
 from transforms import files
 
 INTERRUPTED = "interrupted"
 BUDGET = "budget"
 POLL_SECONDS = 1.0
+
+_signs: weakref.WeakSet[StopSign] = weakref.WeakSet()  # all of the process: whoever sets one sets those of its run
+_lock = threading.RLock()  # a signal may come while its thread holds it
 
 
 class StopSign:
@@ -21,13 +25,16 @@ class StopSign:
     def __init__(self, journal_folder: str) -> None:
         self._path = files.join(journal_folder, "stop.json")
         self._checked = time.monotonic()
-        self._lock = threading.Lock()
         self.event = threading.Event()  # for those who wait: set once this process knows
+        with _lock:
+            _signs.add(self)
 
     def set(self, kind: str, message: str) -> None:
         """Stops the run: `kind` is INTERRUPTED, BUDGET, or an account error's reason; `message` is for people."""
-        self.event.set()
-        with self._lock:
+        with _lock:
+            for sign in _signs:
+                if sign._path == self._path:
+                    sign.event.set()
             if not files.exists(self._path):
                 files.write_json(self._path, {"kind": kind, "message": message})
 

@@ -42,6 +42,9 @@ class ShardWriter(Protocol):
     def close(self) -> None:
         """Finishes the file: only now is it there."""
 
+    def discard(self) -> None:
+        """Closes the file without finishing it."""
+
 
 class JsonlWriter:
     """Rows as strict JSON Lines in UTF-8. What other readers take for a line end inside a string is escaped."""
@@ -55,6 +58,10 @@ class JsonlWriter:
 
     def close(self) -> None:
         """Finishes the file."""
+        self._stream.close()
+
+    def discard(self) -> None:
+        """Closes the file."""
         self._stream.close()
 
 
@@ -77,6 +84,11 @@ class ParquetWriter:
         """Finishes the file."""
         if self._rows:
             self._flush()
+        self._writer.close()
+        self._stream.close()
+
+    def discard(self) -> None:
+        """Closes the file without the rows that are still held."""
         self._writer.close()
         self._stream.close()
 
@@ -137,6 +149,12 @@ class Roll:
         self._count += 1
         if self._count >= self._shards.rows_per_shard:
             self.close()
+
+    def discard(self) -> None:
+        """Lets go of the file that is open, if any. It is not named, so nobody publishes it."""
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
 
     def close(self) -> None:
         """Finishes the file that is open, if any."""
@@ -208,9 +226,16 @@ class _WriteBundle(beam.DoFn):
         self._folder = folder
         self._kind = kind
 
+    def setup(self) -> None:
+        self._roll = Roll(self._shards, self._folder)
+
     def start_bundle(self) -> None:
+        self._roll.discard()  # of a bundle that broke
         self._roll = Roll(self._shards, self._folder)
         self._tally: Tally = {}
+
+    def teardown(self) -> None:
+        self._roll.discard()
 
     def process(self, row: Row) -> None:
         self._roll.write(row)

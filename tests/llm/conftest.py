@@ -117,7 +117,6 @@ class Server:
 
         class Quiet(ThreadingHTTPServer):
             request_queue_size = 64  # else many threads that connect at once are turned away
-
             daemon_threads = True
 
             def handle_error(self, *args: Any) -> None:

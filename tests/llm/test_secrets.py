@@ -122,3 +122,8 @@ def test_a_password_in_the_address_is_masked(server: Any, client: Callable[..., 
         client(base_url=url).complete("", "x")
     assert caught.value.message == "HTTP 400: you are somebody with ***"
     assert masked("token-of-the-test hush:hush") == "*** ***"
+
+
+def test_a_key_of_unusual_characters_behind_bearer_leaves_no_rest() -> None:
+    hide("Zq7'unusual+key/&81")
+    assert masked("got Bearer Zq7'unusual+key/&81.") == "got Bearer ***."

@@ -25,12 +25,13 @@ _LOOKALIKES = (_HEADER, _TOKENS, _URL)
 
 _lock = threading.Lock()
 _known: tuple[str, ...] = ()
+_known_pattern: re.Pattern[str] | None = None
 _pattern = re.compile("|".join(_LOOKALIKES))
 
 
 def hide(secret: str | None) -> None:
     """Mask `secret` in every text from now on. None and texts under six characters are left alone."""
-    global _known, _pattern
+    global _known, _known_pattern
     if not secret or len(secret) < _SHORTEST:
         return
     with _lock:
@@ -38,18 +39,18 @@ def hide(secret: str | None) -> None:
         forms = {secret, quote(secret, safe=""), html.escape(secret), json.dumps(secret)[1:-1]}
         # The longest first: a secret that begins with another one must not leave its rest behind.
         _known = tuple(sorted({*_known, *forms}, key=len, reverse=True))
-        _pattern = re.compile("|".join((*map(re.escape, _known), *_LOOKALIKES)))
+        _known_pattern = re.compile("|".join(map(re.escape, _known)))
 
 
 def masked(text: str) -> str:
     """`text` with every known secret, and all that looks like one, replaced by `***`."""
+    if _known_pattern is not None:
+        # First and on their own: a guess that begins before a known secret may end in the middle of it.
+        text = _known_pattern.sub(MASK, text)
     return _pattern.sub(lambda found: (found["header"] or found["url"] or "") + MASK, text)
 
 
 def without_known(text: str) -> str:
     """`text` with every known secret replaced by `***`: for a model's words, where what only looks like a secret
     stays as it is."""
-    for secret in _known:
-        if secret in text:
-            text = text.replace(secret, MASK)
-    return text
+    return text if _known_pattern is None else _known_pattern.sub(MASK, text)

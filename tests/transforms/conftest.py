@@ -1,0 +1,195 @@
+"""Builders of the things that travel through the graph, and a model client that lives in memory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.test_pipeline import TestPipeline
+
+from transforms import workers
+from transforms.call import CallSpec
+from transforms.digests import digest
+from transforms.journal import HEADER_FILE, Entry, encode
+from transforms.llm import endpoint
+from transforms.llm.completion import Completion, Usage
+from transforms.records import Record
+from transforms.rows import RunStamp, failure_row, result_schema
+from transforms.settings import Input, Limits, Model, Task
+
+CASES = Path(__file__).parents[3] / "shared" / "cases" / "inputs"
+STAMP = RunStamp("20260101T000000-abcdef", "0123456789abcdef")
+FINISHED_AT = "2026-01-31T08:00:00.123Z"
+
+_run_numbers = itertools.count()
+
+
+class Make:
+    """Builds records, rows, files. Here, so that tests need no import from this file."""
+
+    stamp = STAMP
+    finished_at = FINISHED_AT
+
+    @staticmethod
+    def record(id: str = "a", position: int = 0, span: str = "000000-00000000000", **fields: Any) -> Record:
+        return Record(id, {"id": id, **fields}, "in.jsonl", position, span)
+
+    @staticmethod
+    def result(id: str, **changes: Any) -> dict[str, Any]:
+        """A result row."""
+        row = {
+            "id": id,
+            "output_text": f"answer to {id}",
+            "model": "m-1",
+            "finish_reason": "stop",
+            "prompt_tokens": 20,
+            "completion_tokens": 5,
+            "cached_tokens": None,
+            "cost_usd": 0.25,
+            "attempts": 1,
+            "latency_ms": 12.5,
+            "run_id": STAMP.run_id,
+            "task_hash": STAMP.task_hash,
+            "finished_at": FINISHED_AT,
+        }
+        return {**row, **changes}
+
+    @staticmethod
+    def failure(id: str | None, reason: str = "timeout", **changes: Any) -> dict[str, Any]:
+        """A failure row."""
+        known: dict[str, Any] = {
+            "message": "no",
+            "input": {"id": id},
+            "source": {"file": "in.jsonl", "position": 0},
+            "retryable": reason == "timeout",
+            "attempts": 1,
+        }
+        run_id = changes.pop("run_id", STAMP.run_id)
+        return failure_row(RunStamp(run_id, STAMP.task_hash), id=id, reason=reason, **{**known, **changes})
+
+    @staticmethod
+    def entry(row: dict[str, Any]) -> Entry:
+        """The journal entry of a result or failure row."""
+        return Entry(digest(row["id"]), "dead_letter" if "reason" in row else "ok", row)
+
+    @staticmethod
+    def journal(path: Path | str, rows: Iterable[dict[str, Any]], tail: bytes = b"") -> Path:
+        """A journal file with whole lines, and something after them."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(encode(Make.entry(row)) for row in rows) + tail)
+        return path
+
+    @staticmethod
+    def jsonl(path: Path, rows: Iterable[Any]) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    @staticmethod
+    def parquet(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = None) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+        return path
+
+    @staticmethod
+    def schema() -> pa.Schema:
+        return result_schema({}, {})
+
+    @staticmethod
+    def rows(path: Path | str) -> list[dict[str, Any]]:
+        """The rows of a shard, Parquet or JSONL."""
+        if str(path).endswith(".parquet"):
+            return list(pq.read_table(path).to_pylist())
+        return [json.loads(line) for line in Path(path).read_bytes().split(b"\n") if line]
+
+
+@pytest.fixture
+def make() -> type[Make]:
+    return Make
+
+
+@pytest.fixture
+def pipeline() -> Callable[[], TestPipeline]:
+    """Makes pipelines for the runner that works in this process."""
+    return lambda: TestPipeline(runner=FnApiRunner())
+
+
+@pytest.fixture(scope="session")
+def cases() -> Path:
+    """The folder of inputs that public bug reports made us collect; beside the repository, not in it."""
+    if not CASES.is_dir():
+        pytest.skip(f"the collected inputs are not there: {CASES}")
+    return CASES
+
+
+class FakeModel:
+    """A model in memory that answers `echo <prompt>`. What `behave` returns or raises goes before that. Notes every
+    prompt and the most calls that were under way at once."""
+
+    def __init__(self) -> None:
+        self.behave: Callable[[str], Completion | None] = lambda _prompt: None
+        self.prompts: list[str] = []
+        self.most = 0
+        self.closed = 0
+        self._under_way = 0
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def completion(text: str) -> Completion:
+        return Completion(text, "m-1", "stop", Usage(20, 5, None))
+
+    def complete(self, system: str, user: str) -> Completion:
+        with self._lock:
+            self.prompts.append(user)
+            self._under_way += 1
+            self.most = max(self.most, self._under_way)
+        try:
+            return self.behave(user) or self.completion(f"echo {user}")
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeModel]:
+    """Takes the place of every client that the calling step connects to."""
+    fake = FakeModel()
+    monkeypatch.setattr(endpoint, "connect", lambda *_settings, **_more: fake)
+    yield fake
+    workers.close_all()  # of runs that a test broke on purpose
+
+
+@pytest.fixture
+def call_spec(tmp_path: Path) -> Callable[..., CallSpec]:
+    """Makes the settings of a run of its own, whose journal is open."""
+
+    def make_spec(**changes: Any) -> CallSpec:
+        run_id = f"20260101T000000-{next(_run_numbers):06x}"
+        folder = tmp_path / "journal" / run_id
+        folder.mkdir(parents=True)
+        (folder / HEADER_FILE).write_text("{}")
+        known: dict[str, Any] = {
+            "task": Task(prompt="{id}"),
+            "input": Input(path="in.jsonl"),
+            "model": Model(provider="openai", name="m"),
+            "limits": Limits(max_attempts=1),
+            "max_in_flight": 4,
+            "carried": {},
+            "stamp": RunStamp(run_id, STAMP.task_hash),
+            "journal": str(folder),
+        }
+        return CallSpec(**{**known, **changes})
+
+    return make_spec

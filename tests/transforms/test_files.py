@@ -1,0 +1,63 @@
+"""Files as bytes, on the local file system."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from transforms import files
+
+
+def test_listing_has_files_of_the_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"12")
+    (tmp_path / "[a]").write_bytes(b"1")  # what a glob would take for a pattern
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "c").touch()
+    assert files.listing(str(tmp_path)) == [(f"{tmp_path}/[a]", 1), (f"{tmp_path}/b", 2)]
+    assert files.subfolders(str(tmp_path)) == ["below"]
+
+
+def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
+    missing = f"{tmp_path}/missing"
+    assert files.listing(missing) == []
+    assert files.subfolders(missing) == []
+    assert files.glob(f"{missing}/*") == []
+    assert not files.exists(missing)
+    files.remove([missing])
+    files.remove_folder(missing)
+
+
+def test_create_makes_folders_and_move_replaces(tmp_path: Path) -> None:
+    source, target = f"{tmp_path}/x/y/new", f"{tmp_path}/z/old"
+    for path, content in ((target, b"old"), (source, b"new")):
+        with files.create(path) as stream:
+            stream.write(content)
+    files.move(source, target)
+    assert Path(target).read_bytes() == b"new"
+    assert not files.exists(source)
+    files.remove_folder(f"{tmp_path}/z")
+    assert not Path(target).parent.exists()
+
+
+def test_json_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = f"{tmp_path}/runs/a.json"
+    files.write_json(path, {"a": "\u00e9"})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(path, {"a": math.nan})
+    assert files.read_json(path) == {"a": "\u00e9"}
+    assert Path(path).read_bytes() == '{\n  "a": "\u00e9"\n}\n'.encode()
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.bz2", "a"])
+def test_names_never_decide_on_compression(tmp_path: Path, name: str) -> None:
+    path = f"{tmp_path}/{name}"
+    with files.create(path) as stream:
+        stream.write(b"plain")
+    assert Path(path).read_bytes() == b"plain"
+    with files.open_read(path) as stream:
+        assert stream.read() == b"plain"
+
+
+def test_opening_what_is_not_there_names_it(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="missing"):
+        files.open_read(f"{tmp_path}/missing")

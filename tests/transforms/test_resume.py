@@ -1,0 +1,124 @@
+"""Which ids of earlier output are done."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.pvalue import AsIter
+from apache_beam.testing.util import assert_that, equal_to
+
+from transforms import digests
+from transforms.digests import PartitionedDigests, digest
+from transforms.resume import DoneIds, DropDone, Prior, Retry, done_failure, done_ids, read_jsonl, result_ids
+from transforms.rows import UNCALLED
+from transforms.tally import TALLY, total
+
+ODD_IDS = ["a", "caf\u00e9", "cafe\u0301", "k\0", "k", " pad ", "one\u2028two", "x" * 5000]
+
+
+class TestResultIds:
+    @pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+    def test_ids_come_back_as_they_went_in(self, tmp_path: Path, make: Any, ending: str) -> None:
+        rows = [{"id": identifier, "output_text": "x"} for identifier in ODD_IDS]
+        path = tmp_path / f"r.{ending}"
+        (make.parquet if ending == "parquet" else make.jsonl)(path, rows)
+        assert list(result_ids(str(path))) == ODD_IDS
+
+    def test_lines_end_at_lf_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.jsonl"
+        path.write_bytes('{"id":"a","t":"one\u2028\u2029\u0085two"}\n{"id":"b"}\n'.encode())
+        assert list(result_ids(str(path))) == ["a", "b"]
+
+    def test_a_damaged_line_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.jsonl"
+        path.write_bytes(b'{"id":"a"}\n{"id":\n')
+        with pytest.raises(ValueError, match=r"r\.jsonl, line 2: "):
+            list(read_jsonl(str(path)))
+
+
+class TestRetryModes:
+    @pytest.mark.parametrize(
+        ("retry", "retryable", "done"),
+        [
+            ("retryable", True, False),
+            ("retryable", False, True),
+            ("all", True, False),
+            ("all", False, False),
+            ("none", True, True),
+            ("none", False, True),
+        ],
+    )
+    def test_failures_of_calls(self, make: Any, retry: Retry, retryable: bool, done: bool) -> None:
+        assert done_failure(make.failure("a", "bad_response", retryable=retryable), retry) is done
+
+    @pytest.mark.parametrize("retry", ["retryable", "all", "none"])
+    @pytest.mark.parametrize("reason", sorted(UNCALLED))
+    def test_failures_before_a_call_are_found_anew(self, make: Any, retry: Retry, reason: str) -> None:
+        assert done_failure(make.failure("a", reason), retry) is False
+
+    def test_a_failure_without_id_is_never_done(self, make: Any) -> None:
+        assert done_failure(make.failure(None, "refusal"), "none") is False
+
+
+@pytest.fixture
+def prior(tmp_path: Path, make: Any) -> list[Prior]:
+    failures = [
+        make.failure("later", "timeout"),
+        make.failure("never", "refusal", run_id="run-1"),
+        make.failure("never-2", "refusal", run_id="run-2"),
+        make.failure("empty", "empty_input"),
+        make.failure(None, "bad_id"),
+    ]
+    return [
+        Prior(str(make.parquet(tmp_path / "p.parquet", [{"id": "a"}, {"id": "b"}])), False),
+        Prior(str(make.jsonl(tmp_path / "j.jsonl", [{"id": "c"}, {"id": "a"}])), False),
+        Prior(str(make.jsonl(tmp_path / "f.jsonl", failures)), True),
+    ]
+
+
+DONE_BY_MODE: dict[Retry, set[str]] = {
+    "retryable": {"a", "b", "c", "never", "never-2"},
+    "all": {"a", "b", "c"},
+    "none": {"a", "b", "c", "later", "never", "never-2"},
+}
+
+
+@pytest.mark.parametrize("retry", ["retryable", "all", "none"])
+def test_done_ids(prior: list[Prior], retry: Retry) -> None:
+    assert {identifier for item in prior for identifier in done_ids(item, retry)} == DONE_BY_MODE[retry]
+
+
+def test_failures_of_some_runs_only(prior: list[Prior]) -> None:
+    assert list(done_ids(prior[2]._replace(runs=frozenset({"run-2", "run-3"})), "retryable")) == ["never-2"]
+
+
+@pytest.mark.parametrize("retry", ["retryable", "all", "none"])
+def test_the_digests_of_all_done_ids(prior: list[Prior], retry: Retry, pipeline: Callable[[], Any]) -> None:
+    def check(partitions: list[tuple[int, bytes]]) -> None:
+        found = PartitionedDigests(partitions)
+        assert len(partitions) == len({number for number, _blob in partitions})
+        assert len(found) == len(DONE_BY_MODE[retry])
+        assert all(digest(identifier) in found for identifier in DONE_BY_MODE[retry])
+
+    with pipeline() as p:
+        assert_that(p | beam.Create(prior) | DoneIds(retry), check)
+
+
+def test_nothing_prior(pipeline: Callable[[], Any]) -> None:
+    with pipeline() as p:
+        assert_that(p | beam.Create([]).with_output_types(Prior) | DoneIds("retryable"), equal_to([]))
+
+
+def test_done_records_are_counted_as_recovered_or_skipped(pipeline: Callable[[], Any], make: Any) -> None:
+    records = [make.record(identifier) for identifier in [*ODD_IDS, "old", "just recovered", "older"]]
+    old = list(digests.pack_by_partition([digest("old"), digest("older"), digest("just recovered"), digest("k")]))
+    new = list(digests.pack_by_partition([digest("just recovered")]))
+    with pipeline() as p:
+        done, recovered = p | "Done" >> beam.Create(old), p | "Recovered" >> beam.Create(new)
+        found = p | beam.Create(records) | DropDone(AsIter(done), AsIter(recovered))
+        left = found.records | beam.Map(lambda record: record.id)
+        assert_that(left, equal_to([identifier for identifier in ODD_IDS if identifier != "k"]))
+        tally = found[TALLY] | beam.CombineGlobally(total)
+        assert_that(tally, equal_to([{"skipped": 3, "recovered": 1}]), label="tally")
