@@ -137,6 +137,8 @@ class Asker:
         except Stopped:
             return None
         except CallError as error:
+            if error.account is not None:
+                self.stop.set(error.account.reason, error.account.message)
             return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
 
     def close(self) -> None:

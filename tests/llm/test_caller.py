@@ -297,3 +297,15 @@ def test_an_endpoint_that_refuses_every_format_stops_the_run(time: Any) -> None:
     with pytest.raises(AccountError) as caught:
         caller(Refusing(), time).ask({"text": "x"})
     assert caught.value.reason == "config_rejected"
+
+
+def test_an_account_that_refuses_a_reask_takes_no_paid_answer_from_the_row(
+    server: Any, client: Callable[..., Client], time: Any
+) -> None:
+    server.steps = [server.reply(body=server.chat('{"label": "c"}')), server.error(401, message="no such key")]
+    with pytest.raises(RowError) as caught:
+        caller(client(), time, SCHEMA, on_invalid="retry").ask({"text": "x"})
+    error = caught.value
+    assert (error.reason, error.attempts, error.cost_usd) == ("schema_mismatch", 2, pytest.approx(0.000135))
+    assert error.account is not None
+    assert error.account.reason == "auth"

@@ -100,10 +100,12 @@ class Caller:
         while True:
             try:
                 completion = self._call(row, system, user)
-            except Stopped:
+            except (Stopped, AccountError) as stopped:
                 if rejected is None:
                     raise
-                raise rejected from None  # there is an answer that was paid for: the row is not undone
+                # There is an answer that was paid for: the row is not undone, and its cost is known.
+                rejected.account = stopped if isinstance(stopped, AccountError) else None
+                raise rejected from None
             if rejected is not None:
                 row.notes.append(REASKED)
             try:

@@ -47,7 +47,8 @@ class CallError(Exception):
 
     What concerns the row as a whole is set by those who know: `attempts`, the requests made for it, and
     `maybe_billed`, how many of those that was so for; `completions`, how many were answered and billed; `usage`
-    and `cost_usd`, the sums over those (with none of them nothing is known); `notes`, see notes.py.
+    and `cost_usd`, the sums over those (with none of them nothing is known); `notes`, see notes.py; `account`, the
+    error that kept the row from being asked again, and that stops the run.
     """
 
     retryable: ClassVar[bool] = False
@@ -74,6 +75,7 @@ class CallError(Exception):
         self.usage = Usage()
         self.cost_usd: float | None = None
         self.notes: tuple[str, ...] = ()
+        self.account: AccountError | None = None
         super().__init__(reason, self.message)
 
     def __str__(self) -> str:
