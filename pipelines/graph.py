@@ -10,7 +10,8 @@ from apache_beam.pvalue import AsIter, AsSingleton
 
 from transforms import stop
 from transforms.account import make_account
-from transforms.call import Call, CallSpec
+from transforms.ask import CallSpec
+from transforms.call import Call
 from transforms.commit import FAILURES, publish
 from transforms.journal import OK
 from transforms.layout import Layout

@@ -25,8 +25,8 @@ from pipelines.prepare import Prepared, check_model, check_output, check_price, 
 from pipelines.progress import showing_progress
 from transforms import files, workers
 from transforms.account import spent_usd
+from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
-from transforms.call import CallSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.layout import Layout
 from transforms.llm.price_table import Found

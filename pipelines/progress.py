@@ -32,6 +32,8 @@ class Rates:
 
     def add(self, now: float, done: int, tokens: int) -> tuple[float, float]:
         """Takes a sample at `now` (seconds); returns rows and tokens a second."""
+        if done == 0:
+            self._samples.clear()  # reading the input is no part of the rate
         self._samples.append((now, done, tokens))
         while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_SECONDS:
             self._samples.popleft()

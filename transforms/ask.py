@@ -1,0 +1,178 @@
+"""One record -> its journal entry: what the threads of a process share while they ask the model."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import pyarrow as pa
+
+from transforms import budget
+from transforms.budget import Budget, BudgetSpec, Spent
+from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
+from transforms.llm.caller import Answer, Caller
+from transforms.llm.endpoint import connect_all
+from transforms.llm.endpoints import Endpoints
+from transforms.llm.errors import AccountError, CallError, Stopped
+from transforms.llm.forecast import Forecast
+from transforms.records import Record, Row, utc
+from transforms.rows import RunStamp, failure_row
+from transforms.settings import Input, Limits, Model, Task
+from transforms.stop import BUDGET, StopSign
+
+
+@dataclass(frozen=True)
+class CallSpec:
+    """All that calling needs, as plain values. `carried` are the input columns that results carry along. A budget
+    needs model.price."""
+
+    task: Task
+    input: Input
+    model: Model
+    limits: Limits
+    max_in_flight: int
+    carried: Mapping[str, pa.DataType]
+    stamp: RunStamp
+    journal: str
+    budget: BudgetSpec | None = None
+
+
+class Window:
+    """The records of one bundle that are out. `open` ends with the bundle, also where that breaks: a record of a
+    broken bundle that no thread has taken yet is not called any more."""
+
+    __slots__ = ("open", "out", "replies")
+
+    def __init__(self) -> None:
+        self.open = True
+        self.out = 0
+        self.replies: SimpleQueue[Job] = SimpleQueue()
+
+
+class Job:
+    """One record on its way through the threads and back."""
+
+    __slots__ = ("digest", "file", "outcome", "record", "window")
+
+    def __init__(self, record: Record, value: bytes, file: SpanJournal, window: Window) -> None:
+        self.record = record
+        self.digest = value
+        self.file = file
+        self.window = window
+        self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
+
+
+class SpanJournal(JournalFile):
+    """The journal file of one span, which knows how many of its records are still out."""
+
+    def __init__(self, folder: str, span: str) -> None:
+        super().__init__(folder, span)
+        self.span = span
+        self.pending = 0
+
+
+class Asker:
+    """What the threads of one process share: endpoints, limits, stop sign. Turns a record into its journal entry."""
+
+    def __init__(self, spec: CallSpec) -> None:
+        self.stop = StopSign(spec.journal)
+        self._spec = spec
+        live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
+        self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
+        self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
+        self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+
+    def work(self, job: Job) -> None:
+        """Does one job. Never raises: what goes wrong with this machine is handed back as the outcome."""
+        try:
+            if job.window.open and not self.stop.is_set():
+                job.outcome = self.ask(job.record, job.digest)
+                if job.outcome is not None:
+                    job.file.append(job.outcome)
+        except BaseException as error:
+            job.outcome = error
+        job.window.replies.put(job)
+
+    def ask(self, record: Record, value: bytes) -> Entry | None:
+        """Calls for one record. None where the run is stopped before there is an answer, or the budget is spent."""
+        if self._budget is None:
+            return self._call(record, value)
+        try:
+            share = self._budget.reserve(record.fields, self.stop)
+        except Spent as error:
+            self.stop.set(BUDGET, str(error))
+            return None
+        except Stopped:
+            return None
+        entry = None
+        try:
+            entry = self._call(record, value)
+        finally:
+            self._budget.settle(share, entry)
+        return entry
+
+    def _call(self, record: Record, value: bytes) -> Entry | None:
+        try:
+            answer = self._caller.ask(record.fields)
+            return Entry(value, OK, self._result(record, answer), Counter(answer.notes))
+        except AccountError as error:
+            self.stop.set(error.reason, error.message)
+            return None
+        except Stopped:
+            return None
+        except CallError as error:
+            if error.account is not None:
+                self.stop.set(error.account.reason, error.account.message)
+            return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
+
+    def close(self) -> None:
+        """Closes the clients."""
+        self._endpoints.close()
+
+    def _open_budget(self) -> Budget:
+        spec = self._spec
+        assert spec.budget is not None
+        assert spec.model.price is not None
+        forecast = Forecast(spec.task, spec.input, spec.model, spec.model.price)
+        spent_usd = spec.budget.spent_usd + budget.journal_cost_usd(spec.journal)
+        return Budget(spec.budget.max_cost_usd, spent_usd, forecast)
+
+    def _result(self, record: Record, answer: Answer) -> Row:
+        spec, completion = self._spec, answer.completion
+        return {
+            "id": record.id,
+            **answer.values,
+            **{name: record.fields.get(name) for name in spec.carried},
+            "output_text": completion.text,
+            "model": completion.model,
+            "finish_reason": completion.finish_reason,
+            "prompt_tokens": answer.usage.prompt_tokens,
+            "completion_tokens": answer.usage.completion_tokens,
+            "cached_tokens": answer.usage.cached_tokens,
+            "cost_usd": answer.cost_usd,
+            "attempts": answer.attempts,
+            "latency_ms": answer.latency_ms,
+            "run_id": spec.stamp.run_id,
+            "task_hash": spec.stamp.task_hash,
+            "finished_at": utc(time.time()),
+        }
+
+    def _failure(self, record: Record, error: CallError) -> Row:
+        return failure_row(
+            self._spec.stamp,
+            id=record.id,
+            reason=error.reason,
+            message=error.message,
+            input=record.fields,
+            source=record.source,
+            retryable=error.retryable,
+            http_status=error.http_status,
+            attempts=error.attempts,
+            prompt_tokens=error.usage.prompt_tokens,
+            completion_tokens=error.usage.completion_tokens,
+            cost_usd=error.cost_usd,
+            output_text=error.completion.text if error.completion else None,
+        )
