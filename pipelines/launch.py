@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from pipelines.graph import RunSpec, build
 from pipelines.options import Options
 from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
 from pipelines.progress import showing_progress
+from pipelines.terminal import say
 from transforms import files, workers
 from transforms.account import spent_usd
 from transforms.ask import CallSpec
@@ -239,5 +239,5 @@ class _Interrupts:
         if self.came:
             os._exit(INTERRUPTED_CODE)  # the journal has every answer; nothing else is worth waiting for
         self.came = True
-        print("\nstopping: calls under way are finished and kept (once more: at once)", file=sys.stderr)
+        say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
         self._stop.set(INTERRUPTED, signal.Signals(number).name)

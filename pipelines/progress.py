@@ -17,6 +17,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from pipelines.summary import dollars
+from pipelines.terminal import say
 from transforms.watch import JournalWatch, Progress
 
 _BAR_SECONDS = 0.5
@@ -93,9 +94,7 @@ def _show_lines(watch: JournalWatch, ended: threading.Event) -> None:
     rates = Rates(time.monotonic())
     while not ended.wait(_LINE_SECONDS):
         progress = _update(watch)
-        print(
-            describe(progress, rates.add(time.monotonic(), progress.done, progress.tokens)), file=sys.stderr, flush=True
-        )
+        say(describe(progress, rates.add(time.monotonic(), progress.done, progress.tokens)), error=True)
 
 
 def _show_bar(watch: JournalWatch, ended: threading.Event) -> None:

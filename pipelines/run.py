@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pipelines.config import UsageError, default_config, load
 from pipelines.options import parse
+from pipelines.terminal import say, survive_any_encoding
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -17,6 +18,7 @@ USAGE, INTERRUPTED = 2, 130
 def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
     """Runs the pipeline whose default configuration is configs/<name>.yaml. Returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    survive_any_encoding()
     _quiet_libraries(verbose="--verbose" in arguments)
     try:
         options = parse(
@@ -31,10 +33,10 @@ def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
 
         return launch(settings, options)
     except UsageError as error:
-        print(f"paidonce: {error}", file=sys.stderr)
+        say(f"paidonce: {error}", error=True)
         return USAGE
     except KeyboardInterrupt:
-        print("\ninterrupted before the run began", file=sys.stderr)
+        say("\ninterrupted before the run began", error=True)
         return INTERRUPTED
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pipelines.terminal import say
 from transforms.account import COMPLETE, FAILED, LIMIT
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
@@ -36,15 +36,15 @@ def print_recovered(recovered: Sequence[Recovered]) -> None:
     for run in recovered:
         if run.ok or run.failed or run.damaged:
             damaged = f", {run.damaged} unreadable lines" if run.damaged else ""
-            print(f"recovered run {run.run_id}: {run.ok} answers, {run.failed} failures{damaged}", file=sys.stderr)
+            say(f"recovered run {run.run_id}: {run.ok} answers, {run.failed} failures{damaged}", error=True)
 
 
 def print_account(account: dict[str, Any], layout: Layout) -> None:
     """The account of a run that reached its end, early or not."""
-    print(" | ".join(f"{name} {account[name]}" for name in COUNTS))
+    say(" | ".join(f"{name} {account[name]}" for name in COUNTS))
     reasons = account["failures_by_reason"]
     if reasons:
-        print("failures: " + ", ".join(f"{reason} {count}" for reason, count in reasons.items()))
+        say("failures: " + ", ".join(f"{reason} {count}" for reason, count in reasons.items()))
     if account["calls"]:
         tokens = [account["prompt_tokens"], account["completion_tokens"]]
         shown = " + ".join("unknown" if count is None else f"{count:,}" for count in tokens)
@@ -53,38 +53,35 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
             parts.append(dollars(account["cost_usd"]))  # running a model of one's own has no price that one looks for
         if account["maybe_billed_attempts"]:
             parts.append(f"attempts without an answer that may be billed: {account['maybe_billed_attempts']:,}")
-        print(" | ".join(parts))
+        say(" | ".join(parts))
     if account["notes"]:
-        print("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
-    print(f"results:  {_where(layout, layout.results)}")
-    print(f"failures: {_where(layout, layout.failures)}")
-    print(f"account:  {layout.account(account['run_id'])}")
+        say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
+    say(f"results:  {_where(layout, layout.results)}")
+    say(f"failures: {_where(layout, layout.failures)}")
+    say(f"account:  {layout.account(account['run_id'])}")
     if account["status"] != COMPLETE:
-        print(f"{account['status']}: {account['stop_reason']}", file=sys.stderr)
+        say(f"{account['status']}: {account['stop_reason']}", error=True)
         if account["unprocessed"]:
-            print(f"{account['unprocessed']} rows are left; the same command goes on with them", file=sys.stderr)
+            say(f"{account['unprocessed']} rows are left; the same command goes on with them", error=True)
 
 
 def print_price(found: Found | None, model: Model) -> None:
     """Says what costs are reckoned by, where the user did not: what the package knows of a model may be outdated,
     or not be what this endpoint charges."""
     if found is None:
-        print(f"no price is known for model {model.name}: costs stay empty; set model.price", file=sys.stderr)
+        say(f"no price is known for model {model.name}: costs stay empty; set model.price", error=True)
     elif found.price is not model.price:
-        print(
+        say(
             f"price: ${found.price.input:g} in, ${found.price.output:g} out per million tokens ({found.source}; "
             "model.price sets another)",
-            file=sys.stderr,
+            error=True,
         )
 
 
 def print_broken(error: BaseException, layout: Layout) -> None:
     """One line on why a run broke, and what that means for what was paid."""
-    print(f"paidonce: the run broke: {masked(root_cause(error))}", file=sys.stderr)
-    print(
-        f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on",
-        file=sys.stderr,
-    )
+    say(f"paidonce: the run broke: {masked(root_cause(error))}", error=True)
+    say(f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on", error=True)
 
 
 def root_cause(error: BaseException) -> str:

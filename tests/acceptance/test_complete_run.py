@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -9,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -136,3 +141,16 @@ def test_help_is_quick(workspace: Any) -> None:
     assert not {"apache_beam", "pyarrow", "numpy"} & imported
     for flag in ("--config", "--input", "--output", "--set", "--limit", "--retry", "--on-change"):
         assert flag in ran.out
+
+
+def test_a_reader_that_goes_away_changes_nothing(workspace: Any, own_server: Any) -> None:
+    """As with `2>&1 | head -1`: the lines are lost, the run and its exit code are not."""
+    workspace.write_input(workspace.rows(5))
+    workspace.configure(own_server.url)
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "pipelines.classify", "--config", str(workspace.config)]
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=write, timeout=120)
+    os.close(write)
+    assert done.returncode == 0
+    assert len(workspace.ids()) == 5
