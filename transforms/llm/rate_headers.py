@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+_FRACTION = re.compile(r"\.(\d+)")
 _NUMBER = re.compile(r"\d{1,15}(\.\d{0,9})?", re.ASCII)
 _DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{0,9})?(?:h|ms|m|s|us|µs|ns))+")
 _PART = re.compile(r"([\d.]+)(h|ms|m|s|us|µs|ns)")
@@ -82,8 +83,9 @@ def _reset(value: str | None, now: float | None) -> float | None:
     if seconds is not None:
         return seconds
     try:
-        # "Z" is new to fromisoformat in Python 3.11.
-        then = datetime.fromisoformat(value.replace("Z", "+00:00").replace("z", "+00:00"))
+        # Before Python 3.11 fromisoformat takes neither "Z" nor fractions of other than three or six digits.
+        text = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", value.replace("Z", "+00:00").replace("z", "+00:00"))
+        then = datetime.fromisoformat(text)
         then = then if then.tzinfo else then.replace(tzinfo=timezone.utc)
         return max(0.0, then.timestamp() - (time.time() if now is None else now))
     except (ValueError, OverflowError):
