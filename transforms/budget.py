@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from transforms import files, journal
+from transforms import journal
 from transforms.journal import OK, Entry
 from transforms.llm.errors import Stopped
 from transforms.llm.forecast import Forecast
@@ -120,6 +120,6 @@ def of_run(journal_folder: str, make: Callable[[], Budget]) -> Budget:
 
 def journal_cost_usd(journal_folder: str) -> float:
     """US dollars that the outcomes in a run's journal have cost: what the run spent before this process was in it."""
-    paths = [info.path for info in files.listing(journal_folder) if info.path.endswith(journal.SUFFIX)]
-    entries = (entry for path in paths for entry in journal.read(path) if entry is not None)
+    found = journal.journal_files(journal_folder)
+    entries = (entry for info in found for entry in journal.read(info.path) if entry is not None)
     return sum(entry.row["cost_usd"] or 0.0 for entry in entries)

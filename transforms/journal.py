@@ -97,6 +97,11 @@ class JournalFile:
                 self._descriptor = None
 
 
+def journal_files(folder: str) -> list[files.FileInfo]:
+    """The files with outcomes in a run's journal folder, sorted by path. Empty where there is no such folder."""
+    return [info for info in files.listing(folder) if info.path.endswith(SUFFIX)]
+
+
 def read(path: str) -> Iterator[Entry | None]:
     """The entries of a journal file in order, None in the place of each line that is torn or damaged."""
     with files.open_read(path) as stream:
@@ -131,9 +136,8 @@ class SpanIndex:
     def refresh(self) -> None:
         """Looks which files there are now. To be called when a bundle begins: it may repeat an earlier one."""
         self._files = {}
-        for info in files.listing(self._folder):
-            if info.path.endswith(SUFFIX):
-                self._files.setdefault(files.name(info.path).rsplit("-", 1)[0], []).append(info)
+        for info in journal_files(self._folder):
+            self._files.setdefault(files.name(info.path).rsplit("-", 1)[0], []).append(info)
 
     def load(self, span: str) -> None:
         """Reads what is new about one span, as of the last refresh."""

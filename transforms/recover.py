@@ -67,7 +67,7 @@ def finish_commits(layout: Layout) -> list[str]:
 def recover(layout: Layout, run_id: str) -> Recovered:
     """Publishes the journal of a run that was cut short, then removes it. Raises ValueError where the journal has
     rows but nothing that says what they are."""
-    paths = [info.path for info in files.listing(layout.journal(run_id)) if info.path.endswith(journal.SUFFIX)]
+    paths = [info.path for info in journal.journal_files(layout.journal(run_id))]
     if not paths or files.exists(layout.account(run_id)):  # with an account, its rows are published
         files.remove_folder(layout.journal(run_id))
         return Recovered(run_id, 0, 0, 0, None)

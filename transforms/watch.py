@@ -61,8 +61,8 @@ class JournalWatch:
             if files.exists(path):
                 plan = files.read_json(path)
                 progress.rows, progress.todo = plan["rows"], plan["todo"]
-        for info in files.listing(self._folder):
-            if info.path.endswith(journal.SUFFIX) and info.size > self._read.get(info.path, 0):
+        for info in journal.journal_files(self._folder):
+            if info.size > self._read.get(info.path, 0):
                 for line in self._new_lines(info.path):
                     self._count(line)
         return progress
