@@ -21,7 +21,7 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "json": pa.string(),
 }
 
-_LAST_COLUMNS = [
+LAST_COLUMNS = [
     ("output_text", pa.string()),
     ("model", pa.string()),
     ("finish_reason", pa.string()),
@@ -46,7 +46,7 @@ class RunStamp(NamedTuple):
 
 def result_schema(answer: Mapping[str, pa.DataType], carried: Mapping[str, pa.DataType]) -> pa.Schema:
     """The columns of the results. Raises ValueError, naming the column, where two would have one name."""
-    columns = [("id", pa.string()), *answer.items(), *carried.items(), *_LAST_COLUMNS]
+    columns = [("id", pa.string()), *answer.items(), *carried.items(), *LAST_COLUMNS]
     seen: set[str] = set()
     for name, _type in columns:
         if name in seen:

@@ -1,0 +1,50 @@
+"""Published results, read again by columns: for whoever looks at all of them, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms import files
+from transforms.resume import read_jsonl
+from transforms.rows import LAST_COLUMNS
+
+_BATCH = 65_536
+_KNOWN = dict(LAST_COLUMNS)
+
+
+def result_batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a results file, Parquet or JSONL by its ending, in batches that have just `columns`, in that order.
+
+    A column that the file lacks is one of nulls. Those that every result has are of their own types (`finished_at`
+    a timestamp in UTC) in every format. Raises OSError, or ValueError for a file that is none of a run's."""
+    batches = _parquet(path, columns) if path.endswith(".parquet") else _jsonl(path, columns)
+    for batch in batches:
+        arrays = [
+            batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows, _KNOWN.get(name, pa.null()))
+            for name in columns
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _parquet(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with files.open_read(path) as stream:
+        file = pq.ParquetFile(stream)
+        present = [name for name in columns if name in file.schema_arrow.names]
+        yield from file.iter_batches(_BATCH, columns=present)
+
+
+def _jsonl(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    rows = read_jsonl(path)
+    while chunk := list(islice(rows, _BATCH)):
+        yield pa.RecordBatch.from_arrays([_column([row.get(name) for row in chunk], name) for name in columns], columns)
+
+
+def _column(values: list[object], name: str) -> pa.Array:
+    kind = _KNOWN.get(name)
+    if kind is None:
+        return pa.array(values)
+    return pa.array(values, pa.string()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
