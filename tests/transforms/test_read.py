@@ -14,29 +14,27 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from transforms.formats.lines import Line, read_lines
+from transforms.formats.spans import Cut, InputError, InputFile, Reading, Span
+from transforms.inputs import find_inputs
 from transforms.read import (
     DEAD_LETTER,
     MAX_SPAN_BYTES,
     MIN_SPAN_BYTES,
     SPANS,
     BadRecord,
-    Cut,
-    InputError,
-    InputFile,
-    Line,
     Read,
-    Span,
     Spans,
-    find_inputs,
     first_fields,
     order_of,
-    read_lines,
     read_records,
     span_bytes,
     split,
 )
 from transforms.records import Record
 from transforms.tally import TALLY, total
+
+READING = Reading()
 
 
 def whole(path: Path) -> Span:
@@ -49,7 +47,7 @@ def lines(path: Path, content: bytes) -> list[tuple[int, bytes]]:
 
 
 def records(path: Path, id_column: str | None = "id") -> list[Record]:
-    found = list(read_records(whole(path), id_column))
+    found = list(read_records(whole(path), Reading(id_column)))
     assert all(isinstance(item, Record) for item in found), found
     return found  # type: ignore[return-value]
 
@@ -84,7 +82,7 @@ class TestLines:
 
     def test_an_empty_file_has_no_span_and_no_line(self, path: Path) -> None:
         assert lines(path, b"") == []
-        assert list(split(InputFile(str(path), 0, 0), 10)) == []
+        assert list(split(InputFile(str(path), 0, 0), 10, READING)) == []
 
 
 class TestGzip:
@@ -117,7 +115,7 @@ class TestGzip:
     def test_a_packed_file_is_one_span(self, tmp_path: Path, rows: bytes) -> None:
         path = tmp_path / "in"
         path.write_bytes(gzip.compress(rows))
-        assert list(split(InputFile(str(path), 3, path.stat().st_size), 10)) == [Span(str(path), 3, 0, None)]
+        assert list(split(InputFile(str(path), 3, path.stat().st_size), 10, READING)) == [Span(str(path), 3, 0, None)]
 
     @pytest.mark.parametrize("cut", [3, 15, 400, 1000, -9, -1])
     def test_a_cut_file_gives_its_whole_lines_and_a_cut(self, tmp_path: Path, rows: bytes, cut: int) -> None:
@@ -158,7 +156,7 @@ def test_spans_hold_each_line_once_at_its_position(content: bytes, length: int) 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "in.jsonl")
         path.write_bytes(content)
-        spans = list(split(InputFile(str(path), 0, len(content)), length))
+        spans = list(split(InputFile(str(path), 0, len(content)), length, READING))
         found = [item for span in spans for item in read_lines(span)]
         assert found == list(read_lines(whole(path)))
     position, expected = 0, []
@@ -212,7 +210,7 @@ class TestRecords:
     def test_records_know_where_they_stand(self, tmp_path: Path) -> None:
         path = tmp_path / "in.jsonl"
         path.write_bytes(b'{"id": 1}\n\nnot json\n{"id": "b"}\n')
-        first, bad, second = read_records(Span(str(path), 7, 0, None), "id")
+        first, bad, second = read_records(Span(str(path), 7, 0, None), READING)
         assert first == Record("1", {"id": 1}, str(path), 0, "000007-00000000000")
         assert isinstance(bad, BadRecord)
         assert (bad.reason, bad.position, bad.fields, bad.cut) == ("bad_record", 11, "not json", False)
@@ -223,8 +221,8 @@ class TestRecords:
         (tmp_path / "a").write_bytes(b'{"id": 1}\n[1]\n{"no": "id"}\n')
         (tmp_path / "b").write_bytes(b'{"id": 2}\n{"id": 3}\n')
         inputs = find_inputs([f"{tmp_path}/*"])
-        assert first_fields(inputs, "id", 3) == [{"id": 1}, {"no": "id"}, {"id": 2}]
-        assert len(first_fields(inputs, "id", 100)) == 4
+        assert first_fields(inputs, READING, 3) == [{"id": 1}, {"no": "id"}, {"id": 2}]
+        assert len(first_fields(inputs, READING, 100)) == 4
 
 
 class TestCollectedInputs:
@@ -267,7 +265,7 @@ class TestCollectedInputs:
         assert expected
 
     def test_case_12_cut(self, cases: Path) -> None:
-        *found, last = read_records(whole(cases / "12_truncated.jsonl.gz"), "id")
+        *found, last = read_records(whole(cases / "12_truncated.jsonl.gz"), READING)
         readable = zlib.decompressobj(31).decompress((cases / "12_truncated.jsonl.gz").read_bytes())
         assert len(found) == readable.count(b"\n") > 100
         assert all(isinstance(item, Record) for item in found)
@@ -287,8 +285,8 @@ class TestCollectedInputs:
 class TestPipeline:
     def run(self, pipeline: Callable[[], Any], make: Any, folder: Path, checks: dict[str, Any]) -> None:
         with pipeline() as p:
-            spans = p | beam.Create(find_inputs([f"{folder}/*"])) | Spans(16)
-            read = spans | Read("id", make.stamp)
+            spans = p | beam.Create(find_inputs([f"{folder}/*"])) | Spans(16, READING)
+            read = spans | Read(READING, make.stamp)
             for name, matcher in checks.items():
                 values = read[name]
                 if name == TALLY:
