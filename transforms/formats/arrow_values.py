@@ -198,7 +198,7 @@ def _maps(array: pa.Array) -> list[Any]:
     items = plain_values(array.items.slice(first, length))
     by_text = _is_text(_without_wrapping(array.type.key_type))
     found: list[Any] = []
-    for there, start, end in zip(array.is_valid().to_pylist(), bounds, bounds[1:], strict=True):
+    for there, start, end in zip(array.is_valid().to_pylist(), bounds[:-1], bounds[1:], strict=True):
         pairs = zip(keys[start - first : end - first], items[start - first : end - first], strict=True)
         found.append(None if not there else dict(pairs) if by_text else [list(pair) for pair in pairs])
     return found

@@ -12,14 +12,12 @@ from typing import IO, NamedTuple
 from transforms.formats.spans import Cut, InputFile, Span
 from transforms.unpack import Damaged, open_plain
 
-_MARKS = [  # UTF-32's first: UTF-16's is how it begins
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
+_MARKS = [
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
-_MARK_BYTES = 4
+_MARK_BYTES = 3
 _BAD = "\udcff"  # stands for bytes that are no character; as UTF-8 it is the byte 0xff, which is none either
 _KEEP_BAD = "paidonce.keepbad"
 
@@ -28,7 +26,7 @@ def _keep_bad(error: UnicodeError) -> tuple[str | bytes, int]:
     if isinstance(error, UnicodeDecodeError):
         return _BAD, error.end
     if isinstance(error, UnicodeEncodeError):
-        return b"\xff" * (error.end - error.start), error.end
+        return b"\xff" * (error.end - error.start) * (2 if "16" in error.encoding else 1), error.end
     raise error
 
 
