@@ -225,63 +225,6 @@ class TestRecords:
         assert len(first_fields(inputs, READING, 100)) == 4
 
 
-class TestCollectedInputs:
-    """What public bug reports were about: see cases/README.md."""
-
-    def test_case_1_unicode_line_ends(self, cases: Path) -> None:
-        found = records(cases / "01_unicode_line_ends.jsonl")
-        assert {record.id: record.fields["text"] for record in found} == {
-            "ls": "one\u2028two",
-            "ps": "one\u2029two",
-            "nel": "one\u0085two",
-            "escaped-fs": "one\x1ctwo",
-            "crlf": "plain",
-        }
-
-    def test_case_5_normal_forms(self, cases: Path) -> None:
-        found = [record.id for record in records(cases / "05_nfc_nfd.jsonl")]
-        assert found == ["caf\u00e9", "cafe\u0301", "CAF\u00c9"]
-
-    def test_case_7_nul(self, cases: Path) -> None:
-        found = records(cases / "07_nul.jsonl")
-        assert [record.id for record in found] == ["a", "k\0", "k"]
-        assert found[0].fields["text"] == "before\0after"
-
-    @pytest.mark.parametrize(
-        ("name", "rows"),
-        [
-            ("12_two_members.jsonl.gz", 6),
-            ("12_plain_but_named.jsonl.gz", None),
-            ("12_gzip_without_suffix.jsonl", None),
-        ],
-    )
-    def test_case_12_gzip(self, cases: Path, name: str, rows: int | None) -> None:
-        content = (cases / name).read_bytes()
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-        expected = [json.loads(line)["id"] for line in content.splitlines()]
-        assert [record.id for record in records(cases / name)] == expected
-        assert rows is None or len(expected) == rows
-        assert expected
-
-    def test_case_12_cut(self, cases: Path) -> None:
-        *found, last = read_records(whole(cases / "12_truncated.jsonl.gz"), READING)
-        readable = zlib.decompressobj(31).decompress((cases / "12_truncated.jsonl.gz").read_bytes())
-        assert len(found) == readable.count(b"\n") > 100
-        assert all(isinstance(item, Record) for item in found)
-        assert isinstance(last, BadRecord)
-        assert (last.reason, last.cut) == ("bad_record", True)
-
-    def test_case_15_braces(self, cases: Path) -> None:
-        texts = [record.fields["text"] for record in records(cases / "15_braces.jsonl")]
-        assert texts == [
-            "use {name} and {0} and {text}",
-            '{"k": 1}',
-            "}{",
-            "{{ 7*7 }} {% raw %} ${HOME} %s",
-        ]
-
-
 class TestPipeline:
     def run(self, pipeline: Callable[[], Any], make: Any, folder: Path, checks: dict[str, Any]) -> None:
         with pipeline() as p:
