@@ -157,7 +157,7 @@ def _carried(
 
 def _stated_type(name: str, surveyed: Sequence[Surveyed]) -> str | None:
     """The type that all files state for a column, None where they do not, or do not agree."""
-    kinds = {None if each.types is None else each.types[name] for each in surveyed}
+    kinds = {None if each.types is None else each.types[name] for each in surveyed if each.columns}
     kind = kinds.pop() if len(kinds) == 1 else None
     return None if kind is None else type_name(kind)
 

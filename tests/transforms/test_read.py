@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transforms.formats.lines import Line, read_lines
-from transforms.formats.spans import Cut, InputError, InputFile, Reading, Span
+from transforms.formats.spans import Cut, InputFile, Reading, Span
 from transforms.inputs import find_inputs
 from transforms.read import (
     DEAD_LETTER,
@@ -189,21 +189,6 @@ class TestSpans:
     )
     def test_length_goes_by_the_size_of_all_input(self, size: int, length: int) -> None:
         assert span_bytes([InputFile("a", 0, size // 2), InputFile("b", 1, size - size // 2)]) == length
-
-
-class TestFindInputs:
-    def test_each_file_once_in_the_order_of_paths(self, tmp_path: Path) -> None:
-        for name, size in (("b.jsonl", 2), ("a.jsonl", 1), ("c.txt", 3)):
-            (tmp_path / name).write_bytes(b"x" * size)
-        found = find_inputs([f"{tmp_path}/b.jsonl", f"{tmp_path}/*.jsonl"])
-        assert found == [InputFile(f"{tmp_path}/a.jsonl", 0, 1), InputFile(f"{tmp_path}/b.jsonl", 1, 2)]
-
-    def test_a_pattern_without_files_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "a.jsonl").touch()
-        with pytest.raises(InputError, match=r"no file matches '.*/nothing\*'"):
-            find_inputs([f"{tmp_path}/a.jsonl", f"{tmp_path}/nothing*"])
-        with pytest.raises(InputError, match="names no file"):
-            find_inputs([])
 
 
 class TestRecords:

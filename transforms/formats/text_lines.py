@@ -29,5 +29,8 @@ def read(span: Span, reading: Reading) -> Iterator[Located | Cut]:
             yield line
             continue
         text = decoded(line.text)
-        found = text if isinstance(text, BadRow) else identified({TEXT: text}, id_column, text)
-        yield Located(line.position, found)
+        if isinstance(text, BadRow):
+            yield Located(line.position, text)
+        else:
+            fields = {TEXT: text}
+            yield Located(line.position, identified(fields, id_column, fields.get(id_column or "")))
