@@ -78,7 +78,7 @@ def misfit(name: str, value: Any, kind: pa.DataType) -> str | None:
         if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
             raise ValueError  # which Arrow would cut to an integer
         pa.scalar(typed_value(value, kind), kind)
-    except (pa.ArrowException, AttributeError, OverflowError, TypeError, ValueError):
+    except (pa.ArrowException, ArithmeticError, AttributeError, TypeError, ValueError):
         shown = str(value)[:60]
         return f"column {name!r} holds {shown!r}, which is no {kind}: give its type in input.carry, e.g. {name}: json"
     return None

@@ -18,11 +18,14 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from transforms.formats.arrow_values import plain_values, typed_value, value_type
 from transforms.formats.delimited import DELIMITERS
 from transforms.formats.spans import InputError, InputFile, Reading
 from transforms.inputs import find_inputs, survey
 from transforms.read import BadRecord, order_of, read_records, split
 from transforms.records import Record, canonical_json
+from transforms.rows import type_name, type_of
+from transforms.screen import misfit
 
 NASTY = st.sampled_from(
     [
@@ -450,8 +453,37 @@ class TestParquet:
         assert [item.position for item in found if isinstance(item, BadRecord) and item.cut] == [1000]
         assert sum(isinstance(item, Record) for item in found) == 2000  # the row groups beside it
 
-    def test_base64_and_all(self) -> None:
-        assert base64.b64decode(PLAIN[0]["raw"]) == b"\xff\0"  # type: ignore[arg-type]
+    def test_values_go_back_to_the_type_they_are_carried_with(self) -> None:
+        for name in TYPES.schema.names:
+            column = TYPES[name].combine_chunks()
+            kind = type_of(json.loads(json.dumps(type_name(value_type(column.type)))))
+            values = [row[name] for row in PLAIN]
+            restored = pa.array([typed_value(value, kind) for value in values], kind)
+            assert plain_values(restored) == values
+            assert [misfit(name, value, kind) for value in values] == [None, None]
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("ns", "no"),
+            ("ns", 3),
+            ("zone", ["x"]),
+            ("day", "2020-02-30"),
+            ("day", 3),
+            ("time", "25:00:00"),
+            ("for", "90 s"),
+            ("price", "no"),
+            ("price", "123456789.5"),
+            ("raw", "no base64"),
+            ("list", 3),
+            ("struct", "x"),
+            ("pairs", [[1, "no"]]),
+            ("u64", -1),
+            ("u64", 1.5),
+        ],
+    )
+    def test_values_that_do_not_fit_are_told(self, name: str, value: Any) -> None:
+        assert misfit(name, value, value_type(TYPES.schema.field(name).type)) is not None
 
 
 # Batch requests

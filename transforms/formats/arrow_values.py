@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from datetime import date, time
+from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +30,7 @@ from transforms.parse import is_clean, replaced
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DURATION = re.compile(r"(-?)PT(\d+)(?:\.(\d+))?S")
+_MOMENT = re.compile(r"-?\d{4,}-\d\d-\d\d(?:T|$)")
 _UUID = "arrow.uuid"
 
 
@@ -107,10 +108,9 @@ def typed_value(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_timestamp(kind):
-        moment = np.datetime64(value.removesuffix("Z"), kind.unit)
-        return int(moment.astype(np.int64))
-    if pa.types.is_date(kind):
-        return date.fromisoformat(value)
+        return _moment(value, kind.unit)
+    if pa.types.is_date(kind):  # not by datetime, which has the years 1 to 9999 alone
+        return _moment(value, "D") * (1 if pa.types.is_date32(kind) else 86_400_000)
     if pa.types.is_time(kind):
         whole, _, fraction = value.partition(".")
         at = time.fromisoformat(whole)
@@ -216,6 +216,12 @@ def _duration(count: int, per_second: int) -> str:
     seconds, parts = divmod(abs(count), per_second)
     fraction = f".{parts:0{len(str(per_second)) - 1}d}" if parts else ""
     return f"{'-' if count < 0 else ''}PT{seconds}{_short(fraction) if fraction else ''}S"
+
+
+def _moment(text: str, unit: Any) -> int:
+    if not _MOMENT.match(text):  # numpy takes words as well
+        raise ValueError(f"{text!r} is no date")
+    return int(np.datetime64(text.removesuffix("Z"), unit).astype(np.int64))
 
 
 def _parts(digits: str, unit: str) -> int:
