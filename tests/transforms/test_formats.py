@@ -536,6 +536,20 @@ class TestOpenAIBatch:
         assert shown(one(tmp_path, "a", request(custom_id="x\ud83d"))) == [("bad_id", 0, False)]
 
 
+def test_files_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transforms.formats.whole_file.MAX_CHARS", 10)
+    for name, content in (("a", b"fine"), ("b", b"caf\xe9"), ("c", b"x" * 11), ("d", gzip.compress(b"fine")[:-9])):
+        write(name, content, tmp_path / "in")
+    found = read_all(tmp_path / "in", Reading(format="file"))
+    assert shown(found) == [
+        f"{tmp_path}/in/a",
+        ("bad_encoding", 0, False),
+        ("bad_record", 0, False),
+        ("bad_record", 0, True),
+    ]
+    assert found[1].fields == {"path": f"{tmp_path}/in/b", "text": "caf\ufffd"}
+
+
 # Packing
 
 
