@@ -13,11 +13,12 @@ from transforms.account import make_account
 from transforms.ask import CallSpec
 from transforms.call import Call
 from transforms.commit import FAILURES, publish
+from transforms.formats.spans import InputFile, Reading
 from transforms.journal import OK
 from transforms.layout import Layout
 from transforms.limit import Limit
 from transforms.plan import MakePlan
-from transforms.read import DEAD_LETTER, InputFile, Read, Spans
+from transforms.read import DEAD_LETTER, Read, Spans
 from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
 from transforms.screen import Rules, ScreenContent
@@ -33,7 +34,7 @@ class RunSpec:
     header: dict[str, Any]  # see recover.write_header
     inputs: list[InputFile]
     span_bytes: int
-    id_column: str | None
+    reading: Reading
     rules: Rules
     call: CallSpec
     shards: ShardFormat
@@ -57,13 +58,13 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
     layout, stamp = Layout(spec.output), spec.call.stamp
     staging = layout.staging(stamp.run_id)
 
-    spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes)
+    spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
     done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> DoneIds(spec.retry)
     recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> DoneIds(spec.retry)
-    plan = spans | "Plan" >> MakePlan(spec.id_column, spec.rules, AsIter(done), layout.journal(stamp.run_id))
-    repeats = plan | "RepeatedIds" >> FindRepeats(spec.id_column)
+    plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, AsIter(done), layout.journal(stamp.run_id))
+    repeats = plan | "RepeatedIds" >> FindRepeats(spec.reading)
 
-    read = spans | "Records" >> Read(spec.id_column, stamp)
+    read = spans | "Records" >> Read(spec.reading, stamp)
     unique = read.records | "Repeats" >> DropRepeats(AsSingleton(repeats), stamp)
     left = unique.records | "Resume" >> DropDone(AsIter(done), AsIter(recovered))
     sound = left.records | "Screen" >> ScreenContent(spec.rules, stamp)

@@ -35,7 +35,7 @@ from transforms.read import span_bytes
 from transforms.records import utc
 from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header
 from transforms.resume import Prior
-from transforms.rows import ARROW_TYPES, RunStamp
+from transforms.rows import RunStamp, type_of
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, StopSign
@@ -72,6 +72,8 @@ def launch(settings: Settings, options: Options) -> int:
             ) from None
         if settings.model.provider != "embedded":
             summary.print_price(price, settings.model)
+        for note in prepared.notes:
+            say(note, error=True)
         return _run(settings, options, layout, prepared, price, redo=bool(changed) and options.on_change == "redo")
 
 
@@ -114,7 +116,7 @@ def make_spec(
 ) -> RunSpec:
     """All that the graph of a run is built from."""
     stamp = RunStamp(run_id, task_hash(settings))
-    carried = {name: ARROW_TYPES[kind] for name, kind in prepared.carried.items()}
+    carried = {name: type_of(kind) for name, kind in prepared.carried.items()}
     header = {
         "run_id": run_id,
         "started_at": utc(time.time()),
@@ -133,7 +135,7 @@ def make_spec(
         header=header,
         inputs=prepared.inputs,
         span_bytes=span_bytes(prepared.inputs),
-        id_column=settings.input.id,
+        reading=prepared.reading,
         rules=Rules(
             prompt=settings.task.prompt,
             text_column=settings.input.text,

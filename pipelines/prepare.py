@@ -13,26 +13,31 @@ import pyarrow as pa
 
 from pipelines.config import UsageError
 from transforms import files
+from transforms.formats.spans import InputError, InputFile, Reading
+from transforms.inputs import Surveyed, find_inputs, survey
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
 from transforms.llm.client import connect
 from transforms.llm.columns import columns
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Template
-from transforms.read import InputError, InputFile, find_inputs, first_fields
+from transforms.read import first_fields
 from transforms.records import Fields
-from transforms.rows import ARROW_TYPES, result_schema
-from transforms.settings import Settings
+from transforms.rows import result_schema, type_name, type_of
+from transforms.settings import Input, Settings
 
 SAMPLED_RECORDS = 1000  # read before the run, to learn the input's columns from
 
 
 class Prepared(NamedTuple):
-    """What the checks found out. `carried` has the type of each carried column by its configuration's name."""
+    """What the checks found out. `carried` has the name of each carried column's type (see rows.type_of), `notes`
+    are what a user should know before the run."""
 
     inputs: list[InputFile]
+    reading: Reading
     carried: dict[str, str]
     schema: pa.Schema
+    notes: list[str]
 
 
 def check_model(settings: Settings) -> None:
@@ -79,44 +84,95 @@ def check_output(settings: Settings) -> Layout:
 def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
     """Finds the input and checks the task against its columns. `earlier_types` are those that carried columns had
     in the run before, which they keep."""
+    reading = reading_of(settings.input)
     try:
-        inputs = find_inputs(settings.input.paths)
-        sample = first_fields(inputs, settings.input.id, SAMPLED_RECORDS)
+        surveyed = list(survey(find_inputs(settings.input.paths), reading))
+        inputs = [each.item for each in surveyed]
+        sample = first_fields(inputs, reading, SAMPLED_RECORDS)
     except (InputError, OSError) as error:
         raise UsageError(f"input.path: {error}") from None
-    known = list(dict.fromkeys(name for fields in sample for name in fields))
-    if known:
-        _check_columns(settings, known)
-    carried = _carried(settings, sample, earlier_types)
+    _check_columns(settings, reading, surveyed, list(dict.fromkeys(name for fields in sample for name in fields)))
+    carried = _carried(settings, surveyed, sample, earlier_types)
     answer = columns(settings.task.answer_schema) if settings.task.answer_schema is not None else {}
     try:
-        schema = result_schema(answer, {name: ARROW_TYPES[kind] for name, kind in carried.items()})
+        schema = result_schema(answer, {name: type_of(kind) for name, kind in carried.items()})
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return Prepared(inputs, carried, schema)
+    return Prepared(inputs, reading, carried, schema, _notes(settings, surveyed))
 
 
-def _check_columns(settings: Settings, known: Sequence[str]) -> None:
-    wanted = settings.input
-    listed = ", ".join(known)
-    for key, name in (("input.id", wanted.id), ("input.text", wanted.text)):
-        if name is not None and name not in known:
-            raise UsageError(f"{key}: the input has no column {name!r}; its columns are: {listed}")
-    for name in wanted.carry:
-        if name not in known:
-            raise UsageError(f"input.carry: the input has no column {name!r}; its columns are: {listed}")
-    alias = {"text": wanted.text} if wanted.text else None
+def reading_of(settings: Input) -> Reading:
+    """What of the settings says how files are read."""
+    return Reading(settings.id, settings.format, settings.delimiter, settings.encoding)
+
+
+def _check_columns(settings: Settings, reading: Reading, surveyed: Sequence[Surveyed], sampled: Sequence[str]) -> None:
+    checked = set()
+    for each in surveyed:
+        if not each.columns or (each.item.format, each.columns) in checked:
+            continue
+        checked.add((each.item.format, each.columns))
+        where, known = each.item.path, each.columns
+        _check_column("input.id", reading.id_in(each.item.format), where, known)
+        if each.item.format == "jsonl":  # whose records may leave columns out: the id, and what text stands for, never
+            if _uses_text(settings):
+                _check_column("input.text", settings.input.text or "text", where, known)
+        else:
+            _check_task(settings, where, known)
+    if any(each.item.format == "jsonl" for each in surveyed) and sampled:
+        _check_task(settings, "the input", sampled)
+
+
+def _check_task(settings: Settings, where: str, known: Sequence[str]) -> None:
+    _check_column("input.text", settings.input.text, where, known)
+    for name in settings.input.carry:
+        _check_column("input.carry", name, where, known)
+    alias = {"text": settings.input.text} if settings.input.text else None
     for key, text in (("task.system", settings.task.system), ("task.prompt", settings.task.prompt)):
         try:
             Template(text, alias).check(known)
         except ValueError as error:
-            raise UsageError(f"{key}: {error}") from None
+            raise UsageError(f"{key}: {where}: {error}") from None
 
 
-def _carried(settings: Settings, sample: Sequence[Fields], earlier: Mapping[str, str]) -> dict[str, str]:
+def _check_column(key: str, name: str | None, where: str, known: Sequence[str]) -> None:
+    if name is not None and name not in known:
+        raise UsageError(f"{key}: {where} has no column {name!r}; its columns are: {', '.join(known)}")
+
+
+def _uses_text(settings: Settings) -> bool:
+    return any("text" in Template(text).placeholders for text in (settings.task.system, settings.task.prompt))
+
+
+def _carried(
+    settings: Settings, surveyed: Sequence[Surveyed], sample: Sequence[Fields], earlier: Mapping[str, str]
+) -> dict[str, str]:
     if isinstance(settings.input.carry, dict):
         return dict(settings.input.carry)
-    return {name: earlier.get(name) or infer_type([f.get(name) for f in sample]) for name in settings.input.carry}
+    return {
+        name: earlier.get(name) or _stated_type(name, surveyed) or infer_type([f.get(name) for f in sample])
+        for name in settings.input.carry
+    }
+
+
+def _stated_type(name: str, surveyed: Sequence[Surveyed]) -> str | None:
+    """The type that all files state for a column, None where they do not, or do not agree."""
+    kinds = {None if each.types is None else each.types[name] for each in surveyed if each.columns}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return None if kind is None else type_name(kind)
+
+
+def _notes(settings: Settings, surveyed: Sequence[Surveyed]) -> list[str]:
+    asked: dict[str, object] = {}
+    for each in surveyed:
+        asked.update(each.parameters)
+    used = {"model": settings.model.name, **settings.model.parameters}
+    others = sorted(name for name, value in asked.items() if used.get(name) != value)
+    if not others:
+        return []
+    return [
+        f"the input's requests set {', '.join(others)} otherwise: the configuration's model and parameters are used"
+    ]
 
 
 def infer_type(values: Sequence[Any]) -> str:

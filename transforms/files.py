@@ -6,17 +6,13 @@ Beam's own compression is switched off throughout: it goes by the file's name, w
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 class FileInfo(NamedTuple):
@@ -29,22 +25,6 @@ class FileInfo(NamedTuple):
 def open_read(path: str) -> IO[bytes]:
     """Opens a file for reading bytes. Raises OSError."""
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)  # type: ignore[no-any-return]
-
-
-def open_plain(path: str) -> tuple[IO[bytes], bool]:
-    """Opens a file for reading what it holds, unpacked if its first bytes are gzip's, whatever its name says.
-
-    Returns the stream and whether it was packed. A gzip file of several members is read to its last; one that is
-    cut short raises EOFError when the cut is reached.
-    """
-    raw = open_read(path)
-    magic = raw.read(len(GZIP_MAGIC))
-    raw.seek(0)
-    if magic == GZIP_MAGIC:
-        unpacked = gzip.GzipFile(fileobj=raw, mode="rb")
-        unpacked.myfileobj = cast("io.FileIO", raw)  # or closing it would leave the file open
-        return cast("IO[bytes]", unpacked), True
-    return raw, False
 
 
 def create(path: str) -> IO[bytes]:

@@ -16,8 +16,8 @@ Row = dict[str, Any]
 
 
 class Record(NamedTuple):
-    """One input row. `file` and `position` (a byte offset, after decompression) say where it stands, `span` which
-    range of the input it was read with: the unit in which an engine repeats work."""
+    """One input row. `file` and `position` (a byte offset after decompression, in Parquet the row's number) say
+    where it stands, `span` which range of the input it was read with: the unit in which an engine repeats work."""
 
     id: str
     fields: Fields

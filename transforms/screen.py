@@ -13,6 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 
+from transforms.formats.arrow_values import typed_value
 from transforms.llm.prompts import Template
 from transforms.read import DEAD_LETTER
 from transforms.records import Record
@@ -76,8 +77,8 @@ def misfit(name: str, value: Any, kind: pa.DataType) -> str | None:
             raise ValueError
         if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
             raise ValueError  # which Arrow would cut to an integer
-        pa.scalar(value, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+        pa.scalar(typed_value(value, kind), kind)
+    except (pa.ArrowException, ArithmeticError, AttributeError, TypeError, ValueError):
         shown = str(value)[:60]
         return f"column {name!r} holds {shown!r}, which is no {kind}: give its type in input.carry, e.g. {name}: json"
     return None

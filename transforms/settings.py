@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 ColumnType = Literal["string", "integer", "number", "boolean", "json"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -40,12 +40,26 @@ class Input(Section):
     """Which records are read, and which of their columns mean what."""
 
     path: str | list[str]
-    format: Literal["jsonl"] = "jsonl"
+    # auto: told by each file's content, else by its name.
+    format: Literal["auto", "jsonl", "csv", "tsv", "parquet", "text", "file", "openai_batch"] = "auto"
+    # None: csv's is found from the header, tsv's is a tab.
+    delimiter: Annotated[str, Field(pattern=r'^[^"\r\n\x00]$')] | None = None
+    encoding: str = "utf-8"  # of all but Parquet; a byte order mark goes before it
     id: str | None = "id"  # None: the id is a hash of the record's canonical JSON
     text: str | None = None  # the column that {text} stands for; None: the one named "text"
     carry: list[str] | dict[str, ColumnType] = Field(default_factory=list)
     max_chars: PositiveInt = 8000  # of all columns that the prompt uses, together
     on_oversized: Literal["fail", "truncate"] = "fail"
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str) -> str:
+        try:
+            if "a\n".encode(encoding).decode(encoding) == "a\n":
+                return encoding
+        except (LookupError, ValueError):
+            pass
+        raise ValueError(f"no text encoding that Python knows, got {encoding!r}")
 
     @property
     def paths(self) -> list[str]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files
+from transforms.formats.arrow_values import is_plain, typed_value
 from transforms.records import Row
 from transforms.tally import TALLY, Tally, add, bundle_tally, row_tally
 
@@ -99,10 +100,10 @@ class ParquetWriter:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.string()).cast(kind)
     if pa.types.is_string(kind):  # nested values stand in text columns as JSON
         values = [value if value is None or isinstance(value, str) else _compact(value) for value in values]
+    elif not is_plain(kind):
+        values = [typed_value(value, kind) for value in values]
     return pa.array(values, kind)
 
 
