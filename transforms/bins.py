@@ -24,7 +24,7 @@ class Bins:
         self.smallest, self.largest = math.inf, -math.inf
         self._most = most
         self._first = 0  # the lowest bin is the one that begins at _first * width
-        self._sums = np.zeros((1 + weights, 0))  # row 0 counts
+        self._sums: Floats = np.zeros((1 + weights, 0))  # row 0 counts
 
     def add(self, values: Floats, *weights: Floats) -> None:
         """Takes numbers in, and for each its weights. NaN and infinities are left out."""
@@ -47,16 +47,19 @@ class Bins:
     @property
     def starts(self) -> Floats:
         """Where each bin begins, ascending."""
-        return (self._first + np.arange(self._sums.shape[1])) * self.width
+        starts: Floats = np.arange(self._first, self._first + self._sums.shape[1], dtype=np.float64) * self.width
+        return starts
 
     @property
     def counts(self) -> Floats:
         """How many numbers are in each bin."""
-        return self._sums[0]
+        counts: Floats = self._sums[0]
+        return counts
 
     def sums(self, weight: int) -> Floats:
         """The sum of a weight, counted from 0, in each bin."""
-        return self._sums[1 + weight]
+        sums: Floats = self._sums[1 + weight]
+        return sums
 
     def quantile(self, share: float) -> float | None:
         """The number that `share` of all are not above (nearest rank), at most one width too low. None: there are

@@ -22,7 +22,7 @@ class Amount(NamedTuple):
 
 def read_accounts(layout: Layout) -> list[Account]:
     """The accounts, oldest run first. Raises OSError, or ValueError, naming the file, for one that is none."""
-    found = []
+    found: list[Account] = []
     for path in layout.accounts():
         try:
             account = files.read_json(path)

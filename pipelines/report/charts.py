@@ -117,7 +117,7 @@ def _levels(marks: Sequence[Mark]) -> list[int]:
     taken: list[list[tuple[float, float]]] = []
     levels = []
     for mark in marks:
-        width = (len(mark.label) + 2) * _CHARACTER
+        width = _label_width(mark)
         start, end = (mark.at - width, mark.at) if _leftward(mark) else (mark.at, mark.at + width)
         level = next(
             (at for at, others in enumerate(taken) if all(end <= low or high <= start for low, high in others)),
@@ -131,7 +131,11 @@ def _levels(marks: Sequence[Mark]) -> list[int]:
 
 
 def _leftward(mark: Mark) -> bool:
-    return mark.at > 0.4
+    return mark.at + _label_width(mark) > 1
+
+
+def _label_width(mark: Mark) -> float:
+    return (len(mark.label) + 2) * _CHARACTER
 
 
 def _marks(marks: Sequence[Mark], levels: Sequence[int]) -> Markup:
@@ -158,9 +162,9 @@ def _bar(bar: Bar) -> Markup:
 
 
 def _hit(bar: Bar) -> Markup:
-    return Markup('<rect class="hit" x="{x}" width="{width}" y="0" height="{height}"><title>{says}</title></rect>').format(
-        x=_x(bar.start), width=_x(bar.end - bar.start), height=HEIGHT, says=bar.says
-    )
+    return Markup(
+        '<rect class="hit" x="{x}" width="{width}" y="0" height="{height}"><title>{says}</title></rect>'
+    ).format(x=_x(bar.start), width=_x(bar.end - bar.start), height=HEIGHT, says=bar.says)
 
 
 def _line(line: Line) -> Markup:
@@ -177,4 +181,3 @@ def _x(share: float) -> str:
 
 def _y(share: float) -> str:
     return f"{HEIGHT * (1 - share):.1f}"
-

@@ -15,8 +15,8 @@ from transforms.llm.secrets import masked
 
 PERCENTILES = (0.5, 0.95, 0.99)
 _BARS = 40
-_LABELS = 12  # of a column that are shown one by one
-_FEW = 9  # different whole numbers
+_LABELS = 10  # of a column that are shown one by one
+_FEW = 5  # different whole numbers
 _LONG_TAIL = 3  # so many times the 99th percentile, and the axis ends there
 
 
@@ -56,7 +56,7 @@ def latency_chart(latency: Bins) -> Markup:
             (_share(start, low, high), _share(end, low, high), rows, f"{_ms(start)} to {_ms(end)}")
             for start, end, rows in bars
         ],
-        _apart([Tick(_share(log, low, high), label) for log, label in _latency_ticks(low, high)]),
+        [Tick(_share(log10(at), low, high), figures.milliseconds(at)) for at in figures.decade_ticks(low, high)],
         marks,
     )
 
@@ -68,26 +68,27 @@ def number_chart(title: str, x_label: str, bins: Bins) -> tuple[Markup, int]:
     if far is not None and far > 0 and bins.smallest >= 0 and end > _LONG_TAIL * far:
         end = far
     bars = list(grouped(bins, _BARS, bins.smallest, end))
-    beyond = bins.count - sum(rows for _start, _end, rows in bars)
     low, high = bars[0][0], bars[-1][1]
-    single = bars[0][1] - bars[0][0] == 1.0 and float(bins.smallest).is_integer() and bins.width == 1.0
+    single = bins.width == 1.0 and bars[0][1] - low == 1.0  # a bar for each whole number, which stands under it
     if single and len(bars) < _FEW:  # a bar is no wall
-        low, high = low - (_FEW - len(bars)) // 2, high + (_FEW - len(bars)) // 2
-    shift = 0.5 if single else 0.0  # a whole number stands under the middle of its bar
-    ticks = [at for at in figures.ticks(low, high - 2 * shift, 5) if not single or float(at).is_integer()]
-    median = bins.quantile(0.5)
+        more = (_FEW - len(bars) + 1) // 2
+        low, high = low - more, high + more
+    shift = 0.5 if single else 0.0
+    at = figures.ticks(low, high - 2 * shift, len(bars) if 5 < len(bars) <= 10 else 5)
+    at = [each for each in at if not single or float(each).is_integer()]
     chart = _histogram(
         title,
-        f"median {figures.number(median)}, from {figures.number(bins.smallest)} to {figures.number(bins.largest)}",
+        f"median {figures.number(bins.quantile(0.5))}, "
+        f"from {figures.number(bins.smallest)} to {figures.number(bins.largest)}",
         x_label,
         [
             (_share(start, low, high), _share(stop, low, high), rows, _range(start, stop, single, bins.width))
             for start, stop, rows in bars
         ],
-        [Tick(_share(at + shift, low, high), figures.short(at)) for at in ticks],
+        [Tick(_share(each + shift, low, high), label) for each, label in zip(at, figures.axis_labels(at), strict=True)],
         [],
     )
-    return chart, beyond
+    return chart, bins.count - sum(rows for _start, _stop, rows in bars)
 
 
 def label_bars(frequencies: Frequencies) -> list[LabelBar]:
@@ -118,23 +119,14 @@ def _histogram(
 ) -> Markup:
     top = figures.ceiling(max(rows for _start, _end, rows, _range in bars))
     whole = [at for at in figures.ticks(0, top) if float(at).is_integer()]
+    y = [Tick(at / top, label) for at, label in zip(whole, figures.axis_labels(whole), strict=True)]
     return histogram(
-        Frame(title, summary, x_label, "rows", x, [Tick(at / top, figures.short(at)) for at in whole], marks),
-        [Bar(start, end, rows / top, f"{label}: {rows:,} {'row' if rows == 1 else 'rows'}") for start, end, rows, label in bars],
+        Frame(title, summary, x_label, "rows", x, y, marks),
+        [
+            Bar(start, end, rows / top, f"{label}: {rows:,} {'row' if rows == 1 else 'rows'}")
+            for start, end, rows, label in bars
+        ],
     )
-
-
-def _latency_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    return [(log10(at), figures.milliseconds(at)) for at in figures.decade_ticks(low, high)]
-
-
-def _apart(ticks: list[Tick]) -> list[Tick]:
-    """Without those whose labels would meet on a narrow page."""
-    kept: list[Tick] = []
-    for tick in ticks:
-        if not kept or tick.at - kept[-1].at >= 0.15:
-            kept.append(tick)
-    return kept
 
 
 def _ms(log: float) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 
 UNKNOWN = "unknown"
+_SIZES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _DURATIONS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 
 
@@ -20,12 +21,17 @@ def number(value: float | None) -> str:
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def short(value: float) -> str:
-    """A number for a narrow place: 12k, 1.5M."""
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / min(size, 1e3 if letter == 'k' else size):.4g}{letter}"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+def brief(value: float) -> str:
+    """A number with three digits where it has more than six: 37.7M."""
+    size, letter = next((each for each in _SIZES if abs(value) >= max(1e6, each[0])), (1.0, ""))
+    return f"{value / size:.3g}{letter}" if letter else number(value)
+
+
+def axis_labels(values: Sequence[float]) -> list[str]:
+    """Labels of an axis, all in thousands, millions and so on where the highest asks for it: 0, 5k, 10k."""
+    highest = max(map(abs, values), default=0)
+    size, letter = next((each for each in _SIZES if highest >= 10 * each[0]), (1.0, ""))
+    return [f"{value / size:.4g}{letter}" if letter and value else f"{value:,.6g}" for value in values]
 
 
 def dollars(value: float | None) -> str:
@@ -40,8 +46,10 @@ def dollars(value: float | None) -> str:
 def dollar_labels(amounts: Sequence[float]) -> list[str]:
     """Labels of an axis in US dollars, with as many digits as tell its ticks apart."""
     step = min((later - earlier for earlier, later in pairwise(amounts)), default=1.0)
-    digits = 0 if step >= 1 else max(2, -math.floor(math.log10(step) + 1e-9))
-    return [f"${short(amount)}" if step >= 1000 else f"${amount:,.{digits}f}" for amount in amounts]
+    if step >= 1:
+        return [f"${label}" for label in axis_labels(amounts)]
+    digits = max(2, -math.floor(math.log10(step) + 1e-9))
+    return [f"${amount:,.{digits}f}" for amount in amounts]
 
 
 def percent(share: float | None) -> str:
@@ -115,21 +123,24 @@ def duration_ticks(seconds: float, about: int = 4) -> list[tuple[float, str]]:
         step = next(each for each in _DURATIONS if each >= rough * 0.999)
     else:
         step = _step(rough / 86_400) * 86_400
-    for size, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (0.001, "ms")):
-        if step >= size:
-            break
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    size, name = next((each for each in units if step >= each[0]), (0.001, "ms"))
     return [(at * step, f"{at * step / size:.4g} {name}") for at in range(math.floor(seconds / step + 1e-9) + 1)]
 
 
-def decade_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Powers of ten, and 2 and 5 times them where they are few, whose logarithms lie from `low` to `high`."""
-    decades = range(math.floor(low), math.ceil(high) + 1)
-    for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        found = [factor * 10.0**decade for decade in decades for factor in factors]
-        found = [each for each in found if low <= math.log10(each) <= high]
-        if len(found) <= most:
-            return found
-    return found[:: math.ceil(len(found) / most)]
+def decade_ticks(low: float, high: float, apart: float = 0.16) -> list[float]:
+    """Numbers for a logarithmic axis from 10**low to 10**high, no closer than `apart`, a share of its length: powers
+    of ten, and round numbers between them where there is room."""
+    room = (high - low) * apart
+    factors = next((each for each, gap in _FACTORS if gap >= room), (1,))
+    every = max(1, math.ceil(room))  # of the powers of ten
+    decades = [at for at in range(math.floor(low), math.ceil(high) + 1) if at % every == 0]
+    found = [factor * 10.0**decade for decade in decades for factor in factors]
+    return [each for each in found if low <= math.log10(each) <= high]
+
+
+# What stands beside each power of ten, and how near its logarithms come.
+_FACTORS = (((1, 1.5, 2, 3, 5, 7), 0.124), ((1, 2, 5), 0.301), ((1, 3), 0.477), ((1,), 1.0))
 
 
 def _step(rough: float) -> float:

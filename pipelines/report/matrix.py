@@ -49,6 +49,11 @@ def _matrix(confusion: Confusion, top: list[str | None], *, more: bool) -> dict[
         cells[row][column] += count
         if row == column == len(top) and right == given:
             outside_right += count
+    # What is wrong is tinted by how wrong the worst is: a few per cent are what one looks for.
+    wrong = [
+        count / sum(counts) for at, counts in enumerate(cells) for to, count in enumerate(counts) if at != to and count
+    ]
+    worst = max(wrong, default=1.0)
     names = [*map(_name, top), *(["others"] if more else [])]
     lines = []
     for at, counts in enumerate(cells):
@@ -61,7 +66,7 @@ def _matrix(confusion: Confusion, top: list[str | None], *, more: bool) -> dict[
                 "cells": [
                     {
                         "rows": rows,
-                        "share": rows / total,
+                        "tint": rows / total if at == column else rows / total / worst,
                         "right": at == column and at < len(top),
                         "says": f"expected {names[at]}, answered {names[column]}: {figures.number(rows)} "
                         f"({figures.percent(rows / total)} of the row)",

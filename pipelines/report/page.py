@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,17 +11,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipelines.report import figures, matrix
 from pipelines.report.distributions import label_bars, latency_chart, number_chart, percentiles
+from pipelines.report.quoted import BRIEF_CHARS, LABEL_CHARS, MESSAGE_CHARS, shown
+from pipelines.report.reasons import reasons
 from pipelines.report.timelines import cost_chart, rows_chart, spans
 from transforms import history
 from transforms.frequencies import Frequencies
 from transforms.history import Account, Amount
 from transforms.llm.secrets import masked
-from transforms.records import Row, canonical_json
 from transforms.statistics import Statistics
 
 _SHOWN_RUNS = 50
-_INPUT_CHARS, _MESSAGE_CHARS, _LABEL_CHARS = 240, 400, 90
-_CONTROL = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(9), 11, 12, *range(14, 32), 127)}
 
 
 class Contents(NamedTuple):
@@ -49,15 +48,10 @@ def render(contents: Contents) -> str:
         ms=figures.milliseconds,
         duration=figures.duration,
         moment=figures.moment,
-        label=lambda text: shown(text, _LABEL_CHARS),
+        brief=lambda text: shown(text, BRIEF_CHARS),
+        label=lambda text: shown(text, LABEL_CHARS),
     )
     return environment.get_template("report.html").render(_values(contents))
-
-
-def shown(text: object, most: int) -> str:
-    """A text of somebody else's: masked, shortened, and without characters that HTML cannot hold."""
-    masked_text = masked(str(text)).translate(_CONTROL)
-    return masked_text if len(masked_text) <= most else masked_text[: most - 1] + "…"
 
 
 def _values(contents: Contents) -> dict[str, Any]:
@@ -69,10 +63,10 @@ def _values(contents: Contents) -> dict[str, Any]:
     return {
         "root": masked(contents.root),
         "task_name": task.get("name") or "unknown task",
-        "model": shown(model.get("name") or model.get("provider") or figures.UNKNOWN, _LABEL_CHARS),
-        "models": [(shown(name, _LABEL_CHARS), count) for name, count in statistics.models.top(5)],
+        "model": shown(model.get("name") or model.get("provider") or figures.UNKNOWN, LABEL_CHARS),
+        "models": [(shown(name, LABEL_CHARS), count) for name, count in statistics.models.top(5)],
         "last": last,
-        "reason": shown(last.get("stop_reason") or "", _MESSAGE_CHARS),
+        "reason": shown(last.get("stop_reason") or "", MESSAGE_CHARS),
         "unfinished": contents.unfinished,
         "ok": statistics.ok,
         "failed": statistics.failed,
@@ -81,6 +75,7 @@ def _values(contents: Contents) -> dict[str, Any]:
         "cost": _amount(history.amount(accounts, "cost_usd"), figures.dollars),
         "prompt_tokens": _amount(history.amount(accounts, "prompt_tokens"), figures.number),
         "completion_tokens": _amount(history.amount(accounts, "completion_tokens"), figures.number),
+        "tokens_together": _amount(_tokens(accounts), figures.brief),
         "calls": history.count(accounts, "calls"),
         "took": history.seconds(last),
         "took_all": sum(history.seconds(account) or 0.0 for account in accounts),
@@ -91,7 +86,7 @@ def _values(contents: Contents) -> dict[str, Any]:
         "notes": history.notes(accounts),
         "runs": [{**account, "took": history.seconds(account)} for account in accounts[: -_SHOWN_RUNS - 1 : -1]],
         "all_runs": len(accounts),
-        "reasons": _reasons(statistics, (config.get("input") or {}).get("text") or "text"),
+        "reasons": reasons(statistics, (config.get("input") or {}).get("text") or "text"),
         "config": _yaml(config),
         "price": _yaml(last.get("price")) if last.get("price") else "",
         "fingerprint": _yaml(last.get("task")) if last.get("task") else "",
@@ -124,7 +119,7 @@ def _charts(statistics: Statistics, accounts: Sequence[Account]) -> dict[str, An
 def _answers(statistics: Statistics) -> dict[str, Any]:
     labels, numbers, texts = [], [], []
     for name, values in statistics.answers.items():
-        column = shown(name, _LABEL_CHARS)
+        column = shown(name, LABEL_CHARS)
         if isinstance(values, Frequencies):
             if values.free_text:
                 texts.append(column)
@@ -136,40 +131,16 @@ def _answers(statistics: Statistics) -> dict[str, Any]:
     return {"labels": labels, "numbers": numbers, "texts": texts}
 
 
-def _reasons(statistics: Statistics, text_column: str) -> list[dict[str, Any]]:
-    ordered = sorted(statistics.reasons.items(), key=lambda item: (-item[1].rows, item[0]))
-    most = max((reason.rows for _name, reason in ordered), default=1)
-    return [
-        {
-            "name": shown(name, _LABEL_CHARS),
-            "rows": reason.rows,
-            "retryable": reason.retryable,
-            "share": reason.rows / statistics.failed,
-            "length": reason.rows / most,
-            "examples": [_example(row, text_column) for row in reason.examples],
-        }
-        for name, reason in ordered
-    ]
-
-
-def _example(row: Row, text_column: str) -> dict[str, str]:
-    value = row.get("input")
-    text = value.get(text_column) if isinstance(value, Mapping) else value
-    if not isinstance(text, str):
-        text = "" if value is None else canonical_json(value)
-    source = row.get("source") or {}
-    return {
-        "id": "no id" if row.get("id") is None else shown(row["id"], _LABEL_CHARS),
-        "message": shown(row.get("message") or "", _MESSAGE_CHARS),
-        "input": shown(text, _INPUT_CHARS),
-        "source": shown(f"{source.get('file')}, {source.get('position')}", _LABEL_CHARS) if source else "",
-    }
-
-
 def _amount(amount: Amount, format: Any) -> str:
     if amount.known is None:
         return figures.UNKNOWN
     return f"≥ {format(amount.known)}" if amount.partial else str(format(amount.known))
+
+
+def _tokens(accounts: Sequence[Account]) -> Amount:
+    parts = [history.amount(accounts, key) for key in ("prompt_tokens", "completion_tokens")]
+    known = [part.known for part in parts if part.known is not None]
+    return Amount(sum(known) if known else None, any(part.partial or part.known is None for part in parts))
 
 
 def _once(statistics: Statistics) -> int:

@@ -57,9 +57,11 @@ def rows_chart(statistics: Statistics, runs: list[Span]) -> Markup:
     """Rows that were finished, ok and failed, as they added up."""
     curves = [
         Curve("ok", "ok", statistics.untimed_ok, lambda timeline: [(timeline.ok, timeline.ok.counts)]),
-        Curve("failed", "failed", statistics.untimed_failed, lambda timeline: [(timeline.failed, timeline.failed.counts)]),
+        Curve(
+            "failed", "failed", statistics.untimed_failed, lambda timeline: [(timeline.failed, timeline.failed.counts)]
+        ),
     ]
-    return _chart("Rows over time", "rows", curves, runs, _short, figures.number)
+    return _chart("Rows over time", "rows", curves, runs, figures.axis_labels, figures.number)
 
 
 def cost_chart(statistics: Statistics, runs: list[Span]) -> Markup:
@@ -114,7 +116,9 @@ def _hits(length: float, curves: list[Curve], runs: list[Span], value: Callable[
     for at in range(_HITS):
         run = [each for each in runs if each.at <= edges[at + 1]][-1]
         when = figures.moment_of(run.begun + edges[at + 1] - run.at)
-        amounts = ", ".join(f"{curve.name} {value(float(values[at]))}" for curve, values in zip(curves, ends, strict=True))
+        amounts = ", ".join(
+            f"{curve.name} {value(float(values[at]))}" for curve, values in zip(curves, ends, strict=True)
+        )
         found.append(Bar(at / _HITS, (at + 1) / _HITS, 1.0, f"{when} UTC: {amounts}"))
     return found
 
@@ -128,7 +132,3 @@ def _values(curve: Curve, runs: list[Span], places: Floats) -> Floats:
             sums = np.concatenate([[0.0], np.cumsum(amounts)])
             total += sums[np.searchsorted(ends, places + 1e-6, side="right")]
     return total
-
-
-def _short(amounts: Sequence[float]) -> list[str]:
-    return [figures.short(amount) for amount in amounts]
