@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 _EXACT = 2.0**53  # beyond it, neighbouring integers are one float
 
+_LARGEST = 1e150  # so that no quotient of a number and a width overflows or underflows
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -27,9 +29,10 @@ class Bins:
         self._sums: Floats = np.zeros((1 + weights, 0))  # row 0 counts
 
     def add(self, values: Floats, *weights: Floats) -> None:
-        """Takes numbers in, and for each its weights. NaN and infinities are left out."""
-        finite = np.isfinite(values)
-        values = values[finite]
+        """Takes numbers in, and for each its weights. NaN and what is beyond 1e150 is left out, what is
+        within 1e-150 of zero is zero."""
+        finite = np.abs(values) <= _LARGEST  # false for NaN as well
+        values = np.where(np.abs(values) < 1 / _LARGEST, 0.0, values)[finite]
         if not len(values):
             return
         self.smallest = min(self.smallest, float(values.min()))

@@ -117,9 +117,9 @@ def _histogram(
     x: list[Tick],
     marks: list[Mark],
 ) -> Markup:
-    top = figures.ceiling(max(rows for _start, _end, rows, _range in bars))
-    whole = [at for at in figures.ticks(0, top) if float(at).is_integer()]
-    y = [Tick(at / top, label) for at, label in zip(whole, figures.axis_labels(whole), strict=True)]
+    amounts = figures.amount_ticks(max(rows for _start, _end, rows, _range in bars), whole=True)
+    top = amounts[-1]
+    y = [Tick(at / top, label) for at, label in zip(amounts, figures.axis_labels(amounts), strict=True)]
     return histogram(
         Frame(title, summary, x_label, "rows", x, y, marks),
         [

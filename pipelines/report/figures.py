@@ -106,12 +106,11 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
     return [at * step for at in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-def ceiling(high: float, about: int = 4) -> float:
-    """The first tick that is not below `high`, above zero."""
-    if high <= 0:
-        return 1.0
-    step = _step(high / about)
-    return math.ceil(high / step - 1e-9) * step
+def amount_ticks(high: float, *, whole: bool = False) -> list[float]:
+    """Ticks from 0 to the first one that is not below `high`, which is where the axis ends; of whole amounts, whole."""
+    step = _step(high / 4)
+    step = max(step, 1.0) if whole else step
+    return [at * step for at in range(max(1, math.ceil(high / step - 1e-9)) + 1)]
 
 
 def duration_ticks(seconds: float, about: int = 4) -> list[tuple[float, str]]:

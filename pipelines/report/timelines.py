@@ -85,8 +85,8 @@ def _chart(
     length = runs[-1].at + max(runs[-1].ended - runs[-1].begun, 1.0)
     places = np.unique(np.concatenate([np.linspace(0.0, length, _POINTS + 1), [run.at for run in runs]]))
     drawn = {curve: _values(curve, runs, places) for curve in curves}
-    top = figures.ceiling(max(float(values[-1]) for values in drawn.values()))
-    y = [at for at in figures.ticks(0, top) if unit != "rows" or float(at).is_integer()]
+    y = figures.amount_ticks(max(float(values[-1]) for values in drawn.values()), whole=unit == "rows")
+    top = y[-1]
     marks = [Mark(run.at / length, f"run {run.number}") for run in runs[-_MARKS:]] if len(runs) > 1 else []
     ends = ", ".join(f"{curve.name} {value(float(values[-1]))}" for curve, values in drawn.items())
     frame = Frame(
