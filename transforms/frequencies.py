@@ -31,8 +31,8 @@ class Frequencies:
         if not len(values):
             return
         texts = pc.utf8_slice_codeunits(values.cast(pa.string()), 0, _LONGEST)
-        for item in pc.value_counts(texts).to_pylist():
-            label, count = item["values"], item["counts"]
+        counted = pc.value_counts(texts)
+        for label, count in zip(*(counted.field(name).to_pylist() for name in ("values", "counts")), strict=True):
             if label in self.counts or len(self.counts) < self._most:
                 self.counts[label] += count
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -65,4 +66,5 @@ def _parser() -> _Parser:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # what Beam says when it is imported
     sys.exit(main())
