@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.bins import Bins, arrow_floats, grouped
@@ -49,6 +49,7 @@ def test_quantiles_are_those_of_the_nearest_rank(share: float, value: float) -> 
     assert filled(*range(1, 101), width=1.0).quantile(share) == value
 
 
+@settings(deadline=None)
 @given(batches, st.integers(1, 64))
 def test_no_number_is_lost_whatever_comes(given_batches: list[list[float]], most: int) -> None:
     bins = Bins(2.0**-10, most + 1, weights=1)  # two at least: numbers on both sides of zero never share one
@@ -61,6 +62,7 @@ def test_no_number_is_lost_whatever_comes(given_batches: list[list[float]], most
         assert (bins.smallest, bins.largest) == (every[0], every[-1])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.001, 1e7), min_size=1, max_size=200), st.floats(0, 1))
 def test_a_quantile_is_less_than_a_width_too_low(values: list[float], share: float) -> None:
     bins = filled(*values)
@@ -70,6 +72,7 @@ def test_a_quantile_is_less_than_a_width_too_low(values: list[float], share: flo
     assert found <= exact < found + bins.width or found == exact
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-500, 5000), min_size=1, max_size=200), st.integers(1, 50))
 def test_wider_bins_count_the_same(values: list[int], most: int) -> None:
     bins = filled(*values, width=1.0)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.frequencies import Frequencies
@@ -45,6 +45,7 @@ def test_texts_that_never_come_again_are_no_labels() -> None:
     assert not labels.free_text
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(st.none(), st.text(max_size=5)))))
 def test_counts_are_those_of_the_values(batches: list[list[str | None]]) -> None:
     found = Frequencies()

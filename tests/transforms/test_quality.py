@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.quality import ClassQuality, Confusion, answer_column, as_text
@@ -51,6 +51,7 @@ def test_nothing_says_nothing() -> None:
     assert (found.rows, found.accuracy, found.unlabelled) == (0, None, 2)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(st.one_of(st.none(), labels), st.one_of(st.none(), labels)))))
 def test_any_batches_are_the_sum_of_their_rows(batches: list[list[tuple[str | None, str | None]]]) -> None:
     found = Confusion()

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.report import figures
@@ -61,6 +61,7 @@ def test_ticks_by_hand() -> None:
     assert figures.dollar_labels([0, 0.002, 0.004]) == ["$0.000", "$0.002", "$0.004"]
 
 
+@settings(deadline=None)
 @given(positive)
 def test_an_axis_ends_at_a_tick_that_is_not_far_above(high: float) -> None:
     ticks = figures.amount_ticks(high)
@@ -69,6 +70,7 @@ def test_an_axis_ends_at_a_tick_that_is_not_far_above(high: float) -> None:
     assert 3 <= len(ticks) <= 6
 
 
+@settings(deadline=None)
 @given(positive, st.integers(2, 8))
 def test_times_have_a_few_ticks_whose_labels_differ(seconds: float, about: int) -> None:
     ticks = figures.duration_ticks(seconds, about)
@@ -77,6 +79,7 @@ def test_times_have_a_few_ticks_whose_labels_differ(seconds: float, about: int) 
     assert all(0 <= at <= seconds * (1 + 1e-6) for at, _label in ticks)
 
 
+@settings(deadline=None)
 @given(st.floats(-2, 8), st.floats(0.2, 9))
 def test_ticks_of_a_logarithmic_axis_keep_their_distance(low: float, length: float) -> None:
     logs = [math.log10(at) for at in figures.decade_ticks(low, low + length, 0.16)]
@@ -84,6 +87,7 @@ def test_ticks_of_a_logarithmic_axis_keep_their_distance(low: float, length: flo
     assert all(later - earlier >= 0.12 * length for earlier, later in pairwise(logs))
 
 
+@settings(deadline=None)
 @given(st.lists(positive, min_size=1, max_size=5, unique=True))
 def test_every_amount_has_a_text(amounts: list[float]) -> None:
     texts: list[Any] = [*figures.axis_labels(sorted(amounts)), *figures.dollar_labels(sorted(amounts))]
