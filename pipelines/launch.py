@@ -22,6 +22,7 @@ from pipelines.graph import RunSpec, build
 from pipelines.options import Options
 from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
 from pipelines.progress import showing_progress
+from pipelines.report.after import write_report_if_possible
 from pipelines.terminal import say
 from transforms import files, workers
 from transforms.account import spent_usd
@@ -102,6 +103,7 @@ def _run(
             return BROKEN_CODE
         account = interrupted  # the engine ended before its graph did; what was answered is published all the same
     summary.print_account(account, layout)
+    write_report_if_possible(layout)
     return summary.exit_code(account)
 
 
