@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipelines.config import UsageError
 from transforms import files
+from transforms.agreement import answer_column
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
 from transforms.llm.client import connect
@@ -88,9 +89,13 @@ def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
     if known:
         _check_columns(settings, known)
     carried = _carried(settings, sample, earlier_types)
-    answer = columns(settings.task.answer_schema) if settings.task.answer_schema is not None else {}
+    task = settings.task
+    answer = columns(task.answer_schema) if task.answer_schema is not None else {}
+    types = {name: ARROW_TYPES[kind] for name, kind in carried.items()}
     try:
-        schema = result_schema(answer, {name: ARROW_TYPES[kind] for name, kind in carried.items()})
+        if task.expected is not None:
+            answer_column(task.answer_schema, task.expected)
+        schema = result_schema(answer, types, expected=task.expected is not None)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return Prepared(inputs, carried, schema)
@@ -99,7 +104,8 @@ def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
 def _check_columns(settings: Settings, known: Sequence[str]) -> None:
     wanted = settings.input
     listed = ", ".join(known)
-    for key, name in (("input.id", wanted.id), ("input.text", wanted.text)):
+    named = (("input.id", wanted.id), ("input.text", wanted.text), ("task.expected", settings.task.expected))
+    for key, name in named:
         if name is not None and name not in known:
             raise UsageError(f"{key}: the input has no column {name!r}; its columns are: {listed}")
     for name in wanted.carry:
