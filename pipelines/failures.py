@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,13 @@ from pipelines.invocation import again
 from pipelines.options import check_reasons
 from pipelines.terminal import say
 from pipelines.usage import UsageError
+from transforms.llm.text import excerpt
 
 if TYPE_CHECKING:
     from transforms.failures import ReasonCount
     from transforms.layout import Layout
+
+_LONG_ID = 40  # characters of an id that a terminal shows in front of the message
 
 _EPILOG = """\
 examples:
@@ -64,7 +69,7 @@ def _failures(argv: Sequence[str]) -> None:
     if not counts:
         say(f"no failures{' like that' if reasons or given.retryable else ''} in {given.output}")
     else:
-        _print(counts, layout, given.output)
+        _print(counts, layout)
     try:
         if given.write is not None:
             written = _write_records(given.write, rows())
@@ -79,21 +84,22 @@ def _failures(argv: Sequence[str]) -> None:
         raise UsageError(f"cannot be written: {error}") from None
 
 
-def _print(counts: list[ReasonCount], layout: Layout, output: str) -> None:
+def _print(counts: list[ReasonCount], layout: Layout) -> None:
     from pipelines.table import cut, table, terminal_width
 
     width = terminal_width()
     rows = [["reason", "rows", "tried again", "cost", "example"]]
     for count in counts:
         for at, (identifier, message) in enumerate(count.examples):
-            shown = f"{identifier if identifier is not None else '(no id)'}: {message}"
+            name = "(no id)" if identifier is None else excerpt(identifier, _LONG_ID if width else len(identifier))
+            shown = f"{name}: {message}"
             rows.append([*(_cells(count) if at == 0 else ["", "", "", ""]), shown])
     for line in table(rows, right=(1, 3), width=width):
         say(line)
     total = sum(count.rows for count in counts)
     costs = [count.cost_usd for count in counts if count.cost_usd is not None]
     say(cut(f"{total:,} in all{f', which cost ${sum(costs):,.4f}' if costs else ''}", width))
-    for line in _advice(counts, outputs.last_account(layout).get("command"), output):
+    for line in _advice(counts, outputs.last_account(layout).get("command")):
         say(line)
 
 
@@ -108,17 +114,16 @@ def _cells(count: ReasonCount) -> list[str]:
     return [count.reason, f"{count.rows:,}", tried, cost]
 
 
-def _advice(counts: list[ReasonCount], command: str | None, output: str) -> list[str]:
+def _advice(counts: list[ReasonCount], command: str | None) -> list[str]:
     """How they are tried again, by the command of the last run where its account has it."""
-    start = command or f"python -m pipelines.classify --output {output}  # and what else its command had:"
     lines = []
     final = [count.reason for count in counts if not count.uncalled and count.retryable < count.rows]
     if any(count.retryable for count in counts):
-        lines += ["", "those that may pass are tried again by the same command:", f"  {again_or_text(start)}"]
+        lines += ["", "those that may pass are tried again by the same command:", f"  {_again(command)}"]
     if final:
         flag = f"--retry-reason={','.join(final)}"
-        lines += ["", "to try those again that are final for now:", f"  {again_or_text(start, flag)}"]
-        lines += ["or every failure, whatever its reason:", f"  {again_or_text(start, '--retry=all')}"]
+        lines += ["", "to try those again that are final for now:", f"  {_again(command, flag)}"]
+        lines += ["or every failure, whatever its reason:", f"  {_again(command, '--retry=all')}"]
     if any(count.uncalled for count in counts):
         lines += [
             "",
@@ -128,9 +133,8 @@ def _advice(counts: list[ReasonCount], command: str | None, output: str) -> list
     return lines
 
 
-def again_or_text(command: str, *flags: str) -> str:
-    """The command with `flags`; where it is no whole command but a hint, the flags stand at its end."""
-    return " ".join([command, *flags]) if "  # " in command else again(command, *flags)
+def _again(command: str | None, *flags: str) -> str:
+    return again(command, *flags) if command else " ".join(["(the command of the run)", *flags])
 
 
 def _write_records(path: str, rows: Any) -> int:
@@ -146,13 +150,12 @@ def _write_records(path: str, rows: Any) -> int:
         writer.close()
     except BaseException:
         writer.discard()
+        os.remove(path)
         raise
     return written
 
 
 def _write_ids(path: str, rows: Any) -> int:
-    import json
-
     written = 0
     with open(path, "x", encoding="utf-8") as stream:
         for row in rows:

@@ -7,9 +7,12 @@ an output directory, so they can be used while a run is on.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from pipelines.terminal import say, survive_any_encoding
@@ -33,13 +36,27 @@ def run(command: Callable[[Sequence[str]], None], argv: Sequence[str] | None = N
     """Does a command with its arguments. Returns the exit code."""
     survive_any_encoding()
     try:
-        command(sys.argv[1:] if argv is None else argv)
+        with _quiet_libraries():
+            command(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
         say(f"paidonce: {error}", error=True)
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 0
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Keeps what Beam says when it is imported off the terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def open_output(path: str) -> Any:
