@@ -42,6 +42,7 @@ class RunSpec:
     recovered: list[Prior]
     prior_failures: list[str]
     retry: Retry
+    retry_reasons: tuple[str, ...]
     limit: int | None
 
 
@@ -59,8 +60,9 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
     staging = layout.staging(stamp.run_id)
 
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
-    done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> DoneIds(spec.retry)
-    recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> DoneIds(spec.retry)
+    done_ids = DoneIds(spec.retry, spec.retry_reasons)
+    done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
+    recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> done_ids
     plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, AsIter(done), layout.journal(stamp.run_id))
     repeats = plan | "RepeatedIds" >> FindRepeats(spec.reading)
 

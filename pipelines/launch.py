@@ -37,6 +37,7 @@ from transforms.records import utc
 from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header
 from transforms.resume import Prior
 from transforms.rows import RunStamp, type_of
+from transforms.same_columns import same_columns
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, StopSign
@@ -45,6 +46,9 @@ from transforms.write import ShardFormat
 # Runs in this process. What Beam calls DirectRunner may first download another program to run the graph with.
 DEFAULT_RUNNER = "FnApiRunner"
 BROKEN_CODE, INTERRUPTED_CODE = 1, 130
+ON_CHANGE = (
+    "choose --on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
+)
 _RUN_ID_TIME = "%Y%m%dT%H%M%S"
 
 
@@ -58,10 +62,8 @@ def launch(settings: Settings, options: Options) -> int:
     prepared = prepare(settings, last.get("carried", {}))
     changed = changes(last["task"], task_fingerprint(settings)) if "task" in last else []
     if changed and options.on_change == "stop":
-        raise UsageError(
-            f"{settings.output.path} holds answers to another task ({'; '.join(changed)}): choose "
-            "--on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
-        )
+        what = f"{settings.output.path} holds answers to another task:"
+        raise UsageError("\n".join([what, *(f"  {line}" for line in changed), ON_CHANGE]))
     with ExitStack() as held:
         try:
             held.enter_context(Lock(layout.root))
@@ -89,6 +91,7 @@ def _run(
         summary.print_recovered(recovered)
         if redo:
             _set_aside(layout, run_id)
+        prepared = prepared._replace(schema=same_columns(layout, run_id, prepared.schema))
         spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
         write_header(layout, spec.header, spec.shards)
         with interrupts.handled(), showing_progress(layout.root, run_id):
@@ -103,6 +106,8 @@ def _run(
             return BROKEN_CODE
         account = interrupted  # the engine ended before its graph did; what was answered is published all the same
     summary.print_account(account, layout)
+    if settings.task.expected is not None:
+        summary.print_right(settings.task, layout)
     write_report_if_possible(layout)
     return summary.exit_code(account)
 
@@ -127,6 +132,7 @@ def make_spec(
         "carried": prepared.carried,
         "config": public(settings),
         "price": None if price is None else price.described(),
+        "command": options.command,
     }
     model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
     most = settings.budget.max_cost_usd
@@ -168,6 +174,7 @@ def make_spec(
         ],
         prior_failures=failures,
         retry=options.retry,
+        retry_reasons=options.retry_reasons,
         limit=options.limit,
     )
 

@@ -11,12 +11,14 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
+from pipelines.invocation import shown_command
 from pipelines.keys import all_keys
 from pipelines.usage import UsageError
+from transforms.llm.errors import RowReason, TransientReason
 
 # Those that a message names; Beam's further ones, mostly for its own tests, are taken as well.
 RUNNERS = ("DirectRunner", "PrismRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
@@ -51,6 +53,8 @@ class Options:
     on_change: Literal["stop", "keep", "redo"]
     verbose: bool
     beam_args: list[str]
+    retry_reasons: tuple[str, ...] = ()
+    command: str = field(default="", compare=False)  # as it could be typed again, without secrets
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,7 +72,25 @@ def parse(argv: Sequence[str], *, prog: str, description: str, default_config: s
     own, beam_args = parser.parse_known_args(argv)
     if beam_args:
         check_beam_flags(beam_args, own_flags=_flags(parser))
-    return Options(**vars(own), beam_args=beam_args)
+    values = vars(own)
+    reasons = check_reasons(values.pop("retry_reason"))
+    return Options(**values, beam_args=beam_args, retry_reasons=reasons, command=shown_command(prog, argv))
+
+
+def check_reasons(given: Iterable[str], flag: str = "--retry-reason") -> tuple[str, ...]:
+    """The reasons in values of a flag, each one or several with commas. Raises UsageError for one that there is not."""
+    reasons = tuple(dict.fromkeys(reason.strip() for value in given for reason in value.split(",")))
+    if not reasons:
+        return ()
+    from transforms.rows import UNCALLED  # late, with all of pyarrow
+
+    known = sorted({*get_args(RowReason), *get_args(TransientReason), *UNCALLED})
+    for reason in reasons:
+        if reason not in known:
+            near = difflib.get_close_matches(reason, known, n=1)
+            hint = f", did you mean {near[0]}" if near else ""
+            raise UsageError(f"{flag}: there is no reason {reason!r}{hint}? There are {', '.join(known)}")
+    return reasons
 
 
 def check_beam_flags(beam_args: Sequence[str], own_flags: Iterable[str] = ()) -> None:
@@ -132,6 +154,15 @@ def _parser(prog: str, description: str, default_config: str) -> argparse.Argume
         default="retryable",
         help="which failures of earlier runs to try again: those that may pass, e.g. timeouts (the default), "
         "all, or none",
+    )
+    add(
+        "--retry-reason",
+        metavar="REASON",
+        action="append",
+        default=[],
+        help="try failures with this reason again too, e.g. --retry-reason=invalid_json,truncated; may be given "
+        "several times, and with --retry=none only these are. python -m pipelines.failures DIR lists what there is; "
+        "rows that were set aside before a call are looked at anew by every run, with or without it",
     )
     add(
         "--on-change",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipelines.config import UsageError
 from transforms import files
+from transforms.agreement import answer_column
 from transforms.formats.spans import InputError, InputFile, Reading
 from transforms.inputs import Surveyed, find_inputs, survey
 from transforms.layout import Layout
@@ -93,9 +94,13 @@ def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
         raise UsageError(f"input.path: {error}") from None
     _check_columns(settings, reading, surveyed, list(dict.fromkeys(name for fields in sample for name in fields)))
     carried = _carried(settings, surveyed, sample, earlier_types)
-    answer = columns(settings.task.answer_schema) if settings.task.answer_schema is not None else {}
+    task = settings.task
+    answer = columns(task.answer_schema) if task.answer_schema is not None else {}
+    types = {name: type_of(kind) for name, kind in carried.items()}
     try:
-        schema = result_schema(answer, {name: type_of(kind) for name, kind in carried.items()})
+        if task.expected is not None:
+            answer_column(task.answer_schema, task.expected)
+        schema = result_schema(answer, types, expected=task.expected is not None)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return Prepared(inputs, reading, carried, schema, _notes(settings, surveyed))
@@ -125,6 +130,7 @@ def _check_columns(settings: Settings, reading: Reading, surveyed: Sequence[Surv
 
 def _check_task(settings: Settings, where: str, known: Sequence[str]) -> None:
     _check_column("input.text", settings.input.text, where, known)
+    _check_column("task.expected", settings.task.expected, where, known)
     for name in settings.input.carry:
         _check_column("input.carry", name, where, known)
     alias = {"text": settings.input.text} if settings.input.text else None

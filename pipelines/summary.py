@@ -7,11 +7,14 @@ from typing import Any
 
 from pipelines.terminal import say
 from transforms.account import COMPLETE, FAILED, LIMIT
+from transforms.agreement import Agreement, answer_column
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
 from transforms.llm.secrets import masked
 from transforms.recover import Recovered
-from transforms.settings import Model
+from transforms.results import result_batches
+from transforms.rows import EXPECTED
+from transforms.settings import Model, Task
 from transforms.stop import INTERRUPTED
 
 COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
@@ -63,6 +66,32 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
         say(f"{account['status']}: {account['stop_reason']}", error=True)
         if account["unprocessed"]:
             say(f"{account['unprocessed']} rows are left; the same command goes on with them", error=True)
+
+
+def print_right(task: Task, layout: Layout) -> None:
+    """How many of all results are right, by what the input says. Reads two columns of them."""
+    assert task.expected is not None
+    column = answer_column(task.answer_schema, task.expected)
+    agreement, results = Agreement(), 0
+    try:
+        for path in layout.shards(layout.results):
+            for batch in result_batches(path, [column, EXPECTED]):
+                results += batch.num_rows
+                agreement.add(batch.column(0), batch.column(1))
+    except (OSError, ValueError) as error:
+        say(f"how many answers are right is not known: {masked(str(error))}", error=True)
+        return
+    say(describe_right(agreement, results))
+
+
+def describe_right(agreement: Agreement, results: int) -> str:
+    """E.g. `right: 63 of 67 that say what is right (94.0 %) | 4 do not`."""
+    if agreement.share is None:
+        return f"right: not known, none of {results:,} results says what is right"
+    parts = [f"right: {agreement.equal:,} of {agreement.pairs:,} that say what is right ({agreement.share:.1%})"]
+    if results > agreement.pairs:
+        parts.append(f"{results - agreement.pairs:,} do not")
+    return " | ".join(parts).replace("%", " %")
 
 
 def print_price(found: Found | None, model: Model) -> None:

@@ -48,6 +48,8 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
         "config": header["config"],
         "task_hash": header["task_hash"],
         "task": header["task"],
+        "carried": header.get("carried", {}),
+        "command": header.get("command"),
     }
 
 

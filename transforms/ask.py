@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import pyarrow as pa
 
 from transforms import budget
+from transforms.agreement import expected_text
 from transforms.budget import Budget, BudgetSpec, Spent
 from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
 from transforms.llm.caller import Answer, Caller
@@ -19,7 +20,7 @@ from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, Stopped
 from transforms.llm.forecast import Forecast
 from transforms.records import Record, Row, utc
-from transforms.rows import RunStamp, failure_row
+from transforms.rows import EXPECTED, RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
 from transforms.stop import BUDGET, StopSign
 
@@ -142,10 +143,12 @@ class Asker:
 
     def _result(self, record: Record, answer: Answer) -> Row:
         spec, completion = self._spec, answer.completion
+        right = spec.task.expected
         return {
             "id": record.id,
             **answer.values,
             **{name: record.fields.get(name) for name in spec.carried},
+            **({} if right is None else {EXPECTED: expected_text(record.fields.get(right))}),
             "output_text": completion.text,
             "model": completion.model,
             "finish_reason": completion.finish_reason,

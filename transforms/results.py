@@ -39,9 +39,11 @@ def _parquet(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _jsonl(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    rows = read_jsonl(path)
+    rows = ([row.get(name) for name in columns] for row in read_jsonl(path))
     while chunk := list(islice(rows, _BATCH)):
-        yield pa.RecordBatch.from_arrays([_column([row.get(name) for row in chunk], name) for name in columns], columns)
+        values = zip(*chunk, strict=True)
+        arrays = [_column(list(each), name) for name, each in zip(columns, values, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, columns)
 
 
 def _column(values: list[object], name: str) -> pa.Array:
@@ -49,3 +51,14 @@ def _column(values: list[object], name: str) -> pa.Array:
     if kind is None:
         return pa.array(values)
     return pa.array(values, pa.string()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+
+
+def result_columns(path: str) -> list[str]:
+    """The names of the columns in a results file; of JSONL those of its first row. Raises OSError or ValueError."""
+    if not path.endswith(".parquet"):
+        return list(next(read_jsonl(path), {}))
+    with files.open_read(path) as stream:
+        try:
+            return list(pq.read_schema(stream).names)
+        except ValueError as error:
+            raise ValueError(f"{path}: cannot be read: {error}") from None

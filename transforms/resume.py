@@ -6,7 +6,7 @@ The output itself is the progress. Only its id column is read, and ids travel as
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -48,47 +48,54 @@ def read_jsonl(path: str) -> Iterator[dict[str, Any]]:
     with files.open_read(path) as stream:
         for number, line in enumerate(files.lines(stream), 1):
             try:
-                yield json.loads(line)
-            except ValueError as error:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number}: {error}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: not a JSON object")
+            yield row
 
 
-def done_failure(row: dict[str, Any], retry: Retry) -> bool:
-    """Whether a failure of an earlier run counts as done. Those found before a call never do: they are found anew."""
-    if row["id"] is None or row["reason"] in UNCALLED or retry == "all":
+def done_failure(row: dict[str, Any], retry: Retry, reasons: Collection[str] = ()) -> bool:
+    """Whether a failure of an earlier run counts as done. Those found before a call never do: they are found anew.
+    Nor do those for one of `reasons`, whatever `retry` says."""
+    if row["id"] is None or row["reason"] in UNCALLED or row["reason"] in reasons or retry == "all":
         return False
     return retry == "none" or not row["retryable"]
 
 
-def done_ids(prior: Prior, retry: Retry) -> Iterator[str]:
+def done_ids(prior: Prior, retry: Retry, reasons: Collection[str] = ()) -> Iterator[str]:
     """The ids of an earlier output file that are not to be asked again."""
     if not prior.is_failures:
         return result_ids(prior.path)
     return (
         row["id"]
         for row in read_jsonl(prior.path)
-        if done_failure(row, retry) and (prior.runs is None or row["run_id"] in prior.runs)
+        if done_failure(row, retry, reasons) and (prior.runs is None or row["run_id"] in prior.runs)
     )
 
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests."""
+    """Prior -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests.
+
+    Failures for one of `reasons` are not done, whatever `retry` says."""
 
     retry: Retry
+    reasons: tuple[str, ...] = ()
 
     def expand(self, pcoll: Any) -> Any:
         return (
             pcoll
             | "SpreadPrior" >> beam.Reshuffle()
-            | "ReadIds" >> beam.FlatMap(_partitions, self.retry).with_output_types(tuple[int, bytes])
+            | "ReadIds" >> beam.FlatMap(_partitions, self.retry, self.reasons).with_output_types(tuple[int, bytes])
             | "Gather" >> beam.GroupByKey()
             | "Merge" >> beam.MapTuple(_merge).with_output_types(tuple[int, bytes])
         )
 
 
-def _partitions(prior: Prior, retry: Retry) -> Iterable[tuple[int, bytes]]:
-    return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry))
+def _partitions(prior: Prior, retry: Retry, reasons: tuple[str, ...]) -> Iterable[tuple[int, bytes]]:
+    return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry, reasons))
 
 
 def _merge(partition: int, blobs: Iterable[bytes]) -> tuple[int, bytes]:

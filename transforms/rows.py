@@ -23,6 +23,7 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
 }
 
 _SERIALIZED = "arrow:"
+EXPECTED = "expected"  # the column of what task.expected says is right
 
 LAST_COLUMNS = [
     ("output_text", pa.string()),
@@ -70,15 +71,20 @@ def type_name(kind: pa.DataType) -> str:
     return _SERIALIZED + base64.b64encode(pa.schema([("", kind)]).serialize().to_pybytes()).decode()
 
 
-def result_schema(answer: Mapping[str, pa.DataType], carried: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The columns of the results. Raises ValueError, naming the column, where two would have one name."""
-    columns = [("id", pa.string()), *answer.items(), *carried.items(), *LAST_COLUMNS]
+def result_schema(
+    answer: Mapping[str, pa.DataType], carried: Mapping[str, pa.DataType], *, expected: bool = False
+) -> pa.Schema:
+    """The columns of the results, with one for what is right if `expected`. Raises ValueError, naming the column,
+    where two would have one name."""
+    said = [(EXPECTED, pa.string())] if expected else []
+    columns = [("id", pa.string()), *answer.items(), *carried.items(), *said, *LAST_COLUMNS]
     seen: set[str] = set()
     for name, _type in columns:
         if name in seen:
+            also = ", or task.expected, whose column has that name" if expected and name == EXPECTED else ""
             raise ValueError(
                 f"two result columns would be named {name!r}: rename the property in task.schema, "
-                "or leave the column out of input.carry"
+                f"or leave the column out of input.carry{also}"
             )
         seen.add(name)
     return pa.schema(columns)

@@ -34,6 +34,7 @@ class Task(Section):
     # An answer that is empty, no JSON or not what the schema says: a failure, or asked for again.
     on_invalid: Literal["fail", "retry"] = "fail"
     max_reasks: PositiveInt = 1  # how often, by on_invalid retry
+    expected: Annotated[str, Field(min_length=1)] | None = None  # the input column that says what is right
 
 
 class Input(Section):

@@ -104,8 +104,11 @@ def test_another_task_on_the_same_output(workspace: Any, own_server: Any) -> Non
     ran = workspace.run("--set", "model.parameters.temperature=1")
 
     assert ran.code == 2, ran.err
-    check_one_line(ran.err, "model.parameters")
-    assert "--on-change" in ran.err
+    assert ran.err.splitlines() == [
+        f"paidonce: {workspace.output} holds answers to another task:",
+        "  model.parameters.temperature: (not set) -> 1",
+        "choose --on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output",
+    ]
     assert own_server.calls == calls
     assert workspace.tree() == before
     # What shapes no answer is no other task.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.config import UsageError
+from pipelines.invocation import again
 from pipelines.options import RUNNERS, Options, check_beam_flags, parse
 
 
@@ -25,6 +27,40 @@ def error(*argv: str) -> str:
 
 def test_defaults() -> None:
     assert options() == Options("c.yaml", None, None, [], None, "retryable", "stop", False, [])
+
+
+def test_reasons_are_taken_apart_and_given_once() -> None:
+    given = options("--retry-reason=invalid_json,truncated", "--retry-reason", "refusal, truncated")
+    assert given.retry_reasons == ("invalid_json", "truncated", "refusal")
+
+
+@pytest.mark.parametrize("reason", ["invalid-json", "", "invalid_json,,refusal", "auth"])
+def test_an_unknown_reason_is_refused_with_those_there_are(reason: str) -> None:
+    message = error(f"--retry-reason={reason}")
+    assert message.startswith("--retry-reason: there is no reason '")
+    assert "bad_encoding, bad_id" in message
+    assert "upstream_error" in message
+    assert ("did you mean invalid_json?" in message) == (reason == "invalid-json")
+
+
+def test_the_command_is_kept_without_secrets_and_without_which_rows() -> None:
+    argv = [
+        "--input=a b.jsonl",
+        *("--set", "model.headers={X: hush-hush}"),
+        *("--set", "model.api_key_env=MY_KEY"),
+        *("--set=model.base_url=https://me:pass@host/v1", "--retry", "all", "--limit=3", "--on-change=keep"),
+    ]
+    command = options(*argv).command
+    assert command.startswith("python -m pipelines.classify '--input=a b.jsonl' --set ")
+    assert "hush" not in command
+    assert "pass" not in command
+    assert "model.api_key_env=MY_KEY" in command
+    tried = again(command, "--retry-reason=refusal")
+    assert tried.endswith(" --retry-reason=refusal")
+    assert tried.count("--retry") == 1
+    assert "--limit" not in tried
+    assert "--on-change" not in tried
+    assert options(*shlex.split(tried)[3:]).retry_reasons == ("refusal",)
 
 
 def test_all_flags() -> None:

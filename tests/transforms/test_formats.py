@@ -166,7 +166,7 @@ def test_text(lines: list[str], length: int) -> None:
 @given(TEXTS, st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), st.sampled_from(sorted(PACKERS)))
 @settings(deadline=None)
 def test_file(text: str, encoding: str, packer: str) -> None:
-    text = text.removeprefix("\ufeff")
+    text = text.lstrip("\ufeff")  # a mark at the start is no text
     with tempfile.TemporaryDirectory() as folder:
         path = write("a b.md", PACKERS[packer](text.encode(encoding)), Path(folder))
         (record,) = read_all(folder, Reading(format="file"))
