@@ -34,6 +34,13 @@ def test_all_flags() -> None:
     )
 
 
+def test_what_comes_before_a_run() -> None:
+    found = options("--estimate", "--pilot=20")
+    assert (found.estimate, found.dry_run, found.pilot, found.limit) == (True, False, 20, None)
+    assert found.argv == ["--estimate", "--pilot=20"]
+    assert options("--dry-run", "--limit", "2").dry_run
+
+
 @pytest.mark.parametrize(
     "flags",
     [
@@ -68,6 +75,11 @@ def test_the_runners_that_a_message_names_are_known(runner: str) -> None:
         ("--limit many", "--limit: must be a whole number greater than 0, got 'many'"),
         ("--limit 0", "--limit: must be a whole number greater than 0, got '0'"),
         ("--limit=-1", "--limit: must be a whole number greater than 0, got '-1'"),
+        ("--pilot 0", "--pilot: must be a whole number greater than 0, got '0'"),
+        ("--pilot 3 --limit 3", "--limit: not allowed with argument --pilot"),
+        ("--limit 3 --pilot 3", "--pilot: not allowed with argument --limit"),
+        ("--estimate --dry-run", "--dry-run: not allowed with argument --estimate"),
+        ("--dry-run --pilot 3", "--dry-run: not allowed with argument --pilot"),
         ("--retry some", "--retry: invalid choice: 'some' (choose from "),
         ("--verbose=1", "--verbose: ignored explicit argument '1'"),
         ("-- a", "unexpected argument '--'"),
@@ -123,6 +135,9 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         "--output",
         "--set",
         "--limit",
+        "--pilot",
+        "--estimate",
+        "--dry-run",
         "--retry",
         "--on-change",
         "--verbose",

@@ -72,13 +72,17 @@ def project(observed: Sequence[Observation], rows: int, size: int, price: Price 
     def sum_of(value: Callable[[Observation], float | None]) -> Range | None:
         return projected_sum(((item.size, value(item)) for item in observed), rows, size)
 
+    def billed(value: Callable[[Observation], float | None]) -> Range | None:
+        # Where no answer tells its tokens, failures that cost nothing must not make it seem that none are used.
+        return sum_of(value) if any(item.prompt_tokens for item in observed) else None
+
     latency = sum_of(lambda item: None if item.latency_ms is None else item.latency_ms * item.requests / 1000)
     return Projection(
         basis=len(observed),
         requests=sum_of(lambda item: item.requests),
-        prompt_tokens=sum_of(lambda item: item.prompt_tokens),
-        completion_tokens=sum_of(lambda item: item.completion_tokens),
-        cost_usd=sum_of(lambda item: item.cost_usd(price)),
+        prompt_tokens=billed(lambda item: item.prompt_tokens),
+        completion_tokens=billed(lambda item: item.completion_tokens),
+        cost_usd=billed(lambda item: item.cost_usd(price)),
         seconds=latency,
         failures=share(sum(not item.ok for item in observed), len(observed)),
     )
