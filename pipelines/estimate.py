@@ -32,6 +32,7 @@ def estimate(settings: Settings, options: Options) -> int:
         raise UsageError(f"output.path: {error}") from None
     spec = spec_of(settings, options, checked, found)
     digests = b"".join(item.digest for item in known)
+    say("estimate: reading the input", error=True)
     try:
         seen = survey(spec, options.beam_args, digests=digests, pilot=options.pilot)
     except Exception as error:

@@ -34,6 +34,7 @@ class Drawn(NamedTuple):
 
 def draw(spec: RunSpec, rows: int, beam_args: Sequence[str]) -> Drawn:
     """Looks through the input for the sample. Nothing is called."""
+    say("pilot: reading the input for its sample", error=True)
     seen = survey(spec, beam_args, pilot=rows)
     say(f"pilot: {count(len(seen.picked))} of {count(seen.todo)} rows to do", error=True)
     return Drawn(replace(spec, sample=threshold(seen.picked, rows)), seen)
