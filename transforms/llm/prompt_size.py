@@ -15,9 +15,10 @@ from transforms.llm.estimate import TOKENS_PER_CHARACTER
 from transforms.llm.prompts import Template
 from transforms.settings import Input, Model, Task
 
-# What a chat template puts around each message: cookbook.openai.com, "How to count tokens with tiktoken".
+# The least that a chat template puts around each message: cookbook.openai.com, "How to count tokens with tiktoken".
 _TOKENS_PER_MESSAGE = 3
-# What Anthropic adds to a request in which a tool has to be called: docs.claude.com, "Tool use", pricing.
+# About what Anthropic adds to a request in which a tool has to be called, 235 to 340 by model: docs.claude.com,
+# "Tool use", pricing.
 _TOOL_TOKENS = 313
 
 
