@@ -21,6 +21,7 @@ from transforms.plan import MakePlan
 from transforms.read import DEAD_LETTER, Read, Spans
 from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
+from transforms.sample import Sample
 from transforms.screen import Rules, ScreenContent
 from transforms.tally import TALLY, Tally, total
 from transforms.write import ShardFormat, Staged, WriteShards
@@ -44,6 +45,17 @@ class RunSpec:
     retry: Retry
     retry_reasons: tuple[str, ...]
     limit: int | None
+    sample: int | None = None  # only records whose draw is at most this are called: see sample.py
+
+
+class ToCall(NamedTuple):
+    """The steps up to the records that are worth a call, those of `sound`. What each step leaves out is beside it."""
+
+    plan: Any
+    read: Any
+    unique: Any
+    left: Any
+    sound: Any
 
 
 class Outcome(NamedTuple):
@@ -54,11 +66,10 @@ class Outcome(NamedTuple):
     committed: Any
 
 
-def build(pipeline: Any, spec: RunSpec) -> Outcome:
-    """Wires a run into `pipeline`. Building it twice from one spec, for an engine that repeats, is one run."""
+def to_call(pipeline: Any, spec: RunSpec) -> ToCall:
+    """Wires the first half of a run: from the input to the records that are to be called. It calls and writes
+    nothing but the plan, and that only where the run has a journal."""
     layout, stamp = Layout(spec.output), spec.call.stamp
-    staging = layout.staging(stamp.run_id)
-
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
     done_ids = DoneIds(spec.retry, spec.retry_reasons)
     done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
@@ -70,12 +81,23 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
     unique = read.records | "Repeats" >> DropRepeats(AsSingleton(repeats), stamp)
     left = unique.records | "Resume" >> DropDone(AsIter(done), AsIter(recovered))
     sound = left.records | "Screen" >> ScreenContent(spec.rules, stamp)
+    return ToCall(plan, read, unique, left, sound)
+
+
+def build(pipeline: Any, spec: RunSpec) -> Outcome:
+    """Wires a run into `pipeline`. Building it twice from one spec, for an engine that repeats, is one run."""
+    staging = Layout(spec.output).staging(spec.call.stamp.run_id)
+    plan, read, unique, left, sound = to_call(pipeline, spec)
     tallies = [read[TALLY], unique[TALLY], left[TALLY]]
     records = sound.records
     if spec.limit is not None:
         limited = records | "Limit" >> Limit(spec.limit, AsSingleton(plan))
         tallies.append(limited[TALLY])
         records = limited.records
+    if spec.sample is not None:
+        sampled = records | "Sample" >> Sample(spec.sample)
+        tallies.append(sampled[TALLY])
+        records = sampled.records
     called = records | "Call" >> Call(spec.call)
 
     dead = (read[DEAD_LETTER], unique[DEAD_LETTER], sound[DEAD_LETTER], called[DEAD_LETTER])

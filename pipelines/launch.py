@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-
-from pipelines import summary
+from pipelines import pilot, summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
+from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
 from pipelines.options import Options
 from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
@@ -43,8 +41,6 @@ from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, StopSign
 from transforms.write import ShardFormat
 
-# Runs in this process. What Beam calls DirectRunner may first download another program to run the graph with.
-DEFAULT_RUNNER = "FnApiRunner"
 BROKEN_CODE, INTERRUPTED_CODE = 1, 130
 ON_CHANGE = (
     "choose --on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
@@ -52,10 +48,17 @@ ON_CHANGE = (
 _RUN_ID_TIME = "%Y%m%dT%H%M%S"
 
 
-def launch(settings: Settings, options: Options) -> int:
-    """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
-    or paid where that cannot work."""
-    check_model(settings)
+class Checked(NamedTuple):
+    """What is known of a run before it begins. `redo`: what the output holds is to be done again."""
+
+    layout: Layout
+    prepared: Prepared
+    price: Found | None
+    redo: bool
+
+
+def check(settings: Settings, options: Options) -> Checked:
+    """Looks at the input and the output, which are not changed. Raises UsageError for what cannot work."""
     price = check_price(settings)
     layout = check_output(settings)
     last = _last_run(layout)
@@ -64,6 +67,14 @@ def launch(settings: Settings, options: Options) -> int:
     if changed and options.on_change == "stop":
         what = f"{settings.output.path} holds answers to another task:"
         raise UsageError("\n".join([what, *(f"  {line}" for line in changed), ON_CHANGE]))
+    return Checked(layout, prepared, price, bool(changed) and options.on_change == "redo")
+
+
+def launch(settings: Settings, options: Options) -> int:
+    """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
+    or paid where that cannot work."""
+    check_model(settings)
+    layout, prepared, price, redo = check(settings, options)
     with ExitStack() as held:
         try:
             held.enter_context(Lock(layout.root))
@@ -77,7 +88,7 @@ def launch(settings: Settings, options: Options) -> int:
             summary.print_price(price, settings.model)
         for note in prepared.notes:
             say(note, error=True)
-        return _run(settings, options, layout, prepared, price, redo=bool(changed) and options.on_change == "redo")
+        return _run(settings, options, layout, prepared, price, redo=redo)
 
 
 def _run(
@@ -85,6 +96,7 @@ def _run(
 ) -> int:
     run_id = new_run_id(layout)
     interrupts = _Interrupts(StopSign(layout.journal(run_id)))
+    drawn = None
     try:
         finish_commits(layout)
         recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
@@ -93,9 +105,12 @@ def _run(
             _set_aside(layout, run_id)
         prepared = prepared._replace(schema=same_columns(layout, run_id, prepared.schema))
         spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
+        if options.pilot is not None:
+            drawn = pilot.draw(spec, options.pilot, options.beam_args)
+            spec = drawn.spec
         write_header(layout, spec.header, spec.shards)
         with interrupts.handled(), showing_progress(layout.root, run_id):
-            _submit(spec, options)
+            execute(options.beam_args, lambda pipeline: build(pipeline, spec))
         account = files.read_json(layout.account(run_id))
     except Exception as error:
         logging.getLogger(__name__).info("the run broke", exc_info=True)
@@ -108,6 +123,8 @@ def _run(
     summary.print_account(account, layout)
     if settings.task.expected is not None:
         summary.print_right(settings.task, layout)
+    if drawn is not None:
+        pilot.print_projection(settings, options, drawn, account, price)
     write_report_if_possible(layout)
     return summary.exit_code(account)
 
@@ -133,6 +150,7 @@ def make_spec(
         "config": public(settings),
         "price": None if price is None else price.described(),
         "command": options.command,
+        "pilot": options.pilot,
     }
     model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
     most = settings.budget.max_cost_usd
@@ -186,15 +204,6 @@ def new_run_id(layout: Layout) -> str:
     if last is not None and last[:15] >= now.strftime(_RUN_ID_TIME):
         now = datetime.strptime(last[:15], _RUN_ID_TIME) + timedelta(seconds=1)
     return f"{now.strftime(_RUN_ID_TIME)}-{secrets.token_hex(3)}"
-
-
-def _submit(spec: RunSpec, options: Options) -> None:
-    pipeline_options = PipelineOptions(options.beam_args)
-    if pipeline_options.view_as(StandardOptions).runner is None:
-        pipeline_options.view_as(StandardOptions).runner = DEFAULT_RUNNER
-    pipeline = beam.Pipeline(options=pipeline_options)
-    build(pipeline, spec)
-    pipeline.run().wait_until_finish()
 
 
 def _set_aside(layout: Layout, run_id: str) -> None:

@@ -33,6 +33,8 @@ examples:
       the sample that comes with the package, with the embedded model, on this machine
   %(prog)s --input 'reviews/*.jsonl' --output out/reviews --limit 20
       a first look at files of your own; the same command without --limit does the rest
+  %(prog)s --input 'reviews/*.jsonl' --output out/reviews --estimate
+      what that would cost, without a call; --dry-run shows the first requests, --pilot 200 tries 200 records
   %(prog)s --set model.provider=openai --set model.name=gpt-4o-mini --set model.api_key_env=OPENAI_API_KEY
       another model; running a command again continues where it stopped and pays for no answer twice
 
@@ -54,6 +56,9 @@ class Options:
     verbose: bool
     beam_args: list[str]
     retry_reasons: tuple[str, ...] = ()
+    estimate: bool = False
+    dry_run: bool = False
+    pilot: int | None = None
     command: str = field(default="", compare=False)  # as it could be typed again, without secrets
 
 
@@ -72,6 +77,8 @@ def parse(argv: Sequence[str], *, prog: str, description: str, default_config: s
     own, beam_args = parser.parse_known_args(argv)
     if beam_args:
         check_beam_flags(beam_args, own_flags=_flags(parser))
+    if own.dry_run and own.pilot is not None:
+        raise UsageError("--dry-run: not allowed with argument --pilot: --limit says how many requests it shows")
     values = vars(own)
     reasons = check_reasons(values.pop("retry_reason"))
     return Options(**values, beam_args=beam_args, retry_reasons=reasons, command=shown_command(prog, argv))
@@ -147,7 +154,29 @@ def _parser(prog: str, description: str, default_config: str) -> argparse.Argume
         help="change one key of the configuration; may be given several times, e.g. "
         "--set model.parameters.temperature=0 --set 'input.carry=[product, stars]'",
     )
-    add("--limit", metavar="N", type=_count, help="call the model for at most N records in this run")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--limit", metavar="N", type=_count, help="call the model for at most N records in this run")
+    some.add_argument(
+        "--pilot",
+        metavar="N",
+        type=_count,
+        help="call the model for N records drawn at random from all that are to do, always the same ones; then say "
+        "what the rest will cost and how long it will take. Their results are kept: the same command without "
+        "--pilot does the rest",
+    )
+    before = parser.add_mutually_exclusive_group()
+    before.add_argument(
+        "--estimate",
+        action="store_true",
+        help="say what a run would do, cost and take, and end: nothing is called or changed. With --limit or "
+        "--pilot also for that many records",
+    )
+    before.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show the first requests, 3 or as many as --limit says, as they would be sent, and end: nothing is "
+        "called or changed, and no key is needed",
+    )
     add(
         "--retry",
         choices=["retryable", "all", "none"],

@@ -18,7 +18,7 @@ from transforms.formats.spans import InputError, InputFile, Reading
 from transforms.inputs import Surveyed, find_inputs, survey
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
-from transforms.llm.client import connect
+from transforms.llm.client import connect, draft
 from transforms.llm.columns import columns
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Template
@@ -51,6 +51,17 @@ def check_model(settings: Settings) -> None:
         else:
             for model in settings.model.per_endpoint:
                 connect(settings.task, model, settings.limits, pool_size=1).close()  # makes no connection
+        AnswerParser(settings.task.answer_schema)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def check_request(settings: Settings) -> None:
+    """As `check_model`, for what makes no call: the key need not be set nor the embedded model be there."""
+    try:
+        if settings.model.provider != "embedded":
+            for model in settings.model.per_endpoint:
+                draft(settings.task, model, settings.limits)[0].close()
         AnswerParser(settings.task.answer_schema)
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -28,7 +28,15 @@ def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
             default_config=default_config(name),
         )
         settings = load(options.config, options.set, input_path=options.input, output_path=options.output)
-        # Late: it imports apache_beam, which takes longer than all checks so far.
+        # Late: they import apache_beam, which takes longer than all checks so far.
+        if options.estimate:
+            from pipelines.estimate import estimate
+
+            return estimate(settings, options)
+        if options.dry_run:
+            from pipelines.dry_run import dry_run
+
+            return dry_run(settings, options)
         from pipelines.launch import launch
 
         return launch(settings, options)

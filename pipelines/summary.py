@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines.terminal import say
-from transforms.account import COMPLETE, FAILED, LIMIT
+from transforms.account import AS_ASKED, COMPLETE, FAILED, PILOT
 from transforms.agreement import Agreement, answer_column
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
@@ -22,7 +22,7 @@ COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
 
 def exit_code(account: dict[str, Any]) -> int:
     """The exit code that an account stands for."""
-    if account["status"] == COMPLETE or account["stop_reason"] == LIMIT:
+    if account["status"] == COMPLETE or account["stop_reason"] in AS_ASKED:
         return 0
     if account["status"] == FAILED:
         return 1
@@ -64,7 +64,7 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
     say(f"account:  {layout.account(account['run_id'])}")
     if account["status"] != COMPLETE:
         say(f"{account['status']}: {account['stop_reason']}", error=True)
-        if account["unprocessed"]:
+        if account["unprocessed"] and account["stop_reason"] != PILOT:
             say(f"{account['unprocessed']} rows are left; the same command goes on with them", error=True)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import commit, digests, files, journal, stop
-from transforms.account import FAILED, LIMIT, make_account
+from transforms.account import AS_ASKED, FAILED, make_account
 from transforms.digests import DigestSet
 from transforms.journal import OK, Entry
 from transforms.layout import Layout
@@ -88,7 +88,7 @@ def recover(layout: Layout, run_id: str) -> Recovered:
     results.close()
     failures.close()
     account = make_account(header, _with_plan(layout, run_id, tally), stop.reason(layout.journal(run_id)))
-    if account["stop_reason"] is None or account["stop_reason"] == LIMIT:
+    if account["stop_reason"] is None or account["stop_reason"] in AS_ASKED:
         account.update(status=FAILED, stop_reason="cut short; what it had was published afterwards")
     commit.publish(layout, run_id, results.finished, failures.finished, layout.shards(layout.failures), account)
     return Recovered(run_id, account["ok"], account["failed"], tally.get("damaged", 0), account)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 import pyarrow.parquet as pq
 
-from transforms import digests, files
+from transforms import digests, files, journal
 from transforms.digests import PartitionedDigests, digest
 from transforms.records import Record
 from transforms.rows import UNCALLED
@@ -25,11 +25,13 @@ _BATCH = 65_536
 
 
 class Prior(NamedTuple):
-    """A file of earlier output. Of a failures file, `runs` names those whose rows count; None: all."""
+    """A file of earlier output. Of a failures file, `runs` names those whose rows count; None: all. A journal file
+    holds both answers and failures."""
 
     path: str
     is_failures: bool
     runs: frozenset[str] | None = None
+    is_journal: bool = False
 
 
 def result_ids(path: str) -> Iterator[str]:
@@ -66,6 +68,9 @@ def done_failure(row: dict[str, Any], retry: Retry, reasons: Collection[str] = (
 
 def done_ids(prior: Prior, retry: Retry, reasons: Collection[str] = ()) -> Iterator[str]:
     """The ids of an earlier output file that are not to be asked again."""
+    if prior.is_journal:
+        entries = (entry for entry in journal.read(prior.path) if entry is not None)
+        return (e.row["id"] for e in entries if e.outcome == journal.OK or done_failure(e.row, retry))
     if not prior.is_failures:
         return result_ids(prior.path)
     return (
