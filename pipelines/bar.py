@@ -1,4 +1,4 @@
-"""A bar and a text on one line of a terminal, whatever its width is just now."""
+"""A bar and its figures on a terminal, whatever the width of that is just now."""
 
 from __future__ import annotations
 
@@ -17,23 +17,28 @@ _BAR_WIDTH, _LEAST_BAR = 24, 8  # characters
 _ROOM_FOR_BAR = 5  # a bar takes one in so many
 
 
-class Line:
-    """How far a run is. `describe` says it in at most so many characters."""
+class Bar:
+    """How far a run is: a bar with the text of `beside`, and that of `below` under it. Each of them says it in at most
+    so many characters."""
 
-    def __init__(self, describe: Callable[[Progress, Speed, int], str]) -> None:
-        self._describe = describe
+    def __init__(
+        self, beside: Callable[[Progress, Speed, int], str], below: Callable[[Progress, Speed, int], str]
+    ) -> None:
+        self._beside = beside
+        self._below = below
         self.progress = Progress()
         self.speed = Speed()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = _width(console, options) - 1  # some terminals go to the next line after the last column
-        bar = min(_BAR_WIDTH, width // _ROOM_FOR_BAR)
+        progress, speed = self.progress, self.speed
+        width = max(1, _width(console, options) - 1)  # some terminals go to the next line after the last column
+        room, bar = width, min(_BAR_WIDTH, width // _ROOM_FOR_BAR)
         if bar >= _LEAST_BAR:
-            todo = self.progress.todo
-            yield ProgressBar(total=todo, completed=self.progress.done, width=bar, pulse=todo is None)
+            yield ProgressBar(total=progress.todo, completed=progress.done, width=bar, pulse=progress.todo is None)
             yield Text(" ", end="")
-            width -= bar + 1
-        yield Text(self._describe(self.progress, self.speed, width), no_wrap=True, overflow="crop", end="")
+            room -= bar + 1
+        yield Text(self._beside(progress, speed, room), no_wrap=True, overflow="crop")
+        yield Text(self._below(progress, speed, width), no_wrap=True, overflow="crop", end="")
 
 
 def _width(console: Console, options: ConsoleOptions) -> int:

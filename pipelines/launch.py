@@ -12,6 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.worker import sdk_worker
 
 from pipelines import summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
@@ -194,9 +195,16 @@ def _submit(spec: RunSpec, options: Options) -> None:
     pipeline_options = PipelineOptions(options.beam_args)
     if pipeline_options.view_as(StandardOptions).runner is None:
         pipeline_options.view_as(StandardOptions).runner = DEFAULT_RUNNER
+    if not options.verbose:
+        # Prints the traceback of every attempt at a bundle past all logging: why a run broke is said once, at its end.
+        sdk_worker.print = _print_nothing
     pipeline = beam.Pipeline(options=pipeline_options)
     build(pipeline, spec)
     pipeline.run().wait_until_finish()
+
+
+def _print_nothing(*_values: Any, **_settings: Any) -> None:
+    pass
 
 
 def _set_aside(layout: Layout, run_id: str) -> None:

@@ -16,7 +16,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 
-from pipelines.bar import Line
+from pipelines.bar import Bar
 from pipelines.rates import Rates, Speed
 from pipelines.summary import dollars
 from pipelines.terminal import say
@@ -24,8 +24,10 @@ from transforms.watch import JournalWatch, Progress
 
 BAR_SECONDS = 0.5
 LINE_SECONDS = 5.0
-# What goes first where a terminal is too narrow for all of it, the least important of them last.
-_IMPORTANCE = ("done", "left", "failed", "ok", "cost", "calls", "in flight", "429", "tokens", "skipped")
+# On a terminal: what stands beside the bar, and what below it. Where there is no room for all of a line, the last in
+# order of importance go first.
+_BESIDE, _BELOW = ("done", "ok", "failed", "skipped", "left"), ("calls", "tokens", "in flight", "429", "cost")
+_IMPORTANCE = ("done", "left", "failed", "ok", "skipped", "cost", "calls", "429", "in flight", "tokens")
 
 
 def describe(progress: Progress, speed: Speed) -> str:
@@ -33,14 +35,23 @@ def describe(progress: Progress, speed: Speed) -> str:
     return " | ".join(_parts(progress, speed).values())
 
 
-def describe_within(progress: Progress, speed: Speed, width: int) -> str:
-    """The same in at most `width` characters: without its least important parts."""
-    parts = _parts(progress, speed)
-    for name in reversed(_IMPORTANCE[1:]):
-        if len(" | ".join(parts.values())) <= width:
+def describe_beside(progress: Progress, speed: Speed, width: int) -> str:
+    """What stands beside a bar, in at most `width` characters."""
+    return _fit(_parts(progress, speed), _BESIDE, width)
+
+
+def describe_below(progress: Progress, speed: Speed, width: int) -> str:
+    """What stands below a bar, in at most `width` characters."""
+    return _fit(_parts(progress, speed), _BELOW, width)
+
+
+def _fit(parts: dict[str, str], names: tuple[str, ...], width: int) -> str:
+    kept = {name: parts[name] for name in names if name in parts}
+    for name in reversed(_IMPORTANCE):
+        if len(" | ".join(kept.values())) <= width or len(kept) == 1:
             break
-        parts.pop(name, None)
-    return " | ".join(parts.values())[: max(0, width)]
+        kept.pop(name, None)
+    return " | ".join(kept.values())[: max(0, width)]
 
 
 def _parts(progress: Progress, speed: Speed) -> dict[str, str]:
@@ -57,7 +68,6 @@ def _parts(progress: Progress, speed: Speed) -> dict[str, str]:
     }
     if progress.in_flight is not None:
         parts["in flight"] = f"{progress.in_flight:,} in flight"
-    if progress.rate_limited:
         parts["429"] = f"429s {progress.rate_limited:,}"
     if progress.cost_usd is not None:
         projected = progress.projected_cost_usd
@@ -102,14 +112,15 @@ class Show:
 
     def until(self, ended: Callable[[float], bool]) -> None:
         """Shows it until `ended`, which waits for so many seconds or less, says that the run is over."""
+        self._look()  # what is there before: rates are taken from here
         if not self._is_bar:
             while not ended(LINE_SECONDS):
                 self.line()
             return
-        line = Line(describe_within)
-        with Live(line, console=self._console, auto_refresh=False, transient=True) as live:
+        bar = Bar(describe_beside, describe_below)
+        with Live(bar, console=self._console, auto_refresh=False, transient=True) as live:
             while not ended(BAR_SECONDS):
-                line.progress, line.speed = self._look()
+                bar.progress, bar.speed = self._look()
                 live.refresh()
 
     def line(self) -> None:

@@ -90,7 +90,7 @@ def print_price(found: Found | None, model: Model) -> None:
 def print_broken(error: BaseException, layout: Layout) -> None:
     """Why a run broke, and what that means for what was paid."""
     cause = root_cause(error)
-    number = _ERRNO.match(cause)
+    number = _ERRNO.search(cause)
     if number is not None and int(number[1]) in FULL:
         say(
             f"paidonce: the disk of {layout.root} is full: every answer so far is kept in {layout.journals}; make room "
