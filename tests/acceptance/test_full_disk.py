@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-COUNT = 4000
+COUNT = 2000
 IN_FLIGHT = 8
 
 
@@ -84,7 +84,7 @@ def check_broken(ran: Any, output: Path) -> None:
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_a_disk_that_fills_up(workspace: Any, mock: Any, disk: Any, runner: list[str], kind: str) -> None:
     """Whether it is the journal or a shard that finds no more room."""
-    server, small = mock("-latency", "5"), disk(1 << 20)
+    server, small = mock("-latency", "2"), disk(1 << 20)
     prepare(workspace, server, small.path / "out", format=kind)
 
     full = workspace.run(*runner)
