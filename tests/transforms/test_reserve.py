@@ -148,3 +148,9 @@ def test_a_journal_that_is_removed_takes_nothing_more(tmp_path: Path, make: Any)
     with pytest.raises(FileNotFoundError, match="removed while the run was on"):
         journal.append(make.entry(make.result("b")))
     journal.close()
+
+
+def test_a_run_that_is_published_needs_none(tmp_path: Path) -> None:
+    kept = Reserve(str(tmp_path / "journal"), 1, lambda: None)
+    kept.close()
+    assert list(tmp_path.iterdir()) == []
