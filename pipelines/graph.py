@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton
 
-from transforms import stop
+from transforms import commit, files, stop
 from transforms.account import make_account
 from transforms.ask import CallSpec
 from transforms.call import Call
@@ -19,6 +19,7 @@ from transforms.layout import Layout
 from transforms.limit import Limit
 from transforms.plan import MakePlan
 from transforms.read import DEAD_LETTER, Read, Spans
+from transforms.recover import read_header
 from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
 from transforms.sample import Sample
@@ -118,6 +119,9 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
 
 def _commit(_start: None, spec: RunSpec, results: Any, failures: Any, tally: Tally) -> str:
     layout, run_id = Layout(spec.output), spec.call.stamp.run_id
+    stop.check(layout.journal(run_id))
+    if not (commit.is_planned(layout, run_id) or files.exists(layout.account(run_id))):
+        read_header(layout, run_id)  # raises FileNotFoundError where somebody removed the output meanwhile
     account = make_account(spec.header, tally, stop.reason(layout.journal(run_id)))
     publish(layout, run_id, list[Staged](results), list[Staged](failures), spec.prior_failures, account)
     return run_id

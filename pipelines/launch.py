@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
-from types import FrameType
+from functools import partial
 from typing import Any, NamedTuple
 
 from pipelines import pilot, summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
+from pipelines.interrupts import Interrupts
 from pipelines.options import Options
 from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.terminal import say
-from transforms import files, workers
+from transforms import files, stop, workers
 from transforms.account import spent_usd
 from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
@@ -41,7 +39,7 @@ from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, StopSign
 from transforms.write import ShardFormat
 
-BROKEN_CODE, INTERRUPTED_CODE = 1, 130
+BROKEN_CODE = 1
 ON_CHANGE = (
     "choose --on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
 )
@@ -95,38 +93,53 @@ def _run(
     settings: Settings, options: Options, layout: Layout, prepared: Prepared, price: Found | None, *, redo: bool
 ) -> int:
     run_id = new_run_id(layout)
-    interrupts = _Interrupts(StopSign(layout.journal(run_id)))
+    interrupts = Interrupts(partial(StopSign(layout.journal(run_id)).set, INTERRUPTED))
     drawn = None
+    with ExitStack() as held:
+        try:
+            finish_commits(layout)
+            recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
+            summary.print_recovered(recovered)
+            if redo:
+                _set_aside(layout, run_id)
+            prepared = prepared._replace(schema=same_columns(layout, run_id, prepared.schema))
+            spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
+            if options.pilot is not None:
+                drawn = pilot.draw(spec, options.pilot, options.beam_args)
+                spec = drawn.spec
+            write_header(layout, spec.header, spec.shards)
+            held.enter_context(interrupts.handled())
+            with showing_progress(layout.root, run_id):
+                execute(options.beam_args, lambda pipeline: build(pipeline, spec), verbose=options.verbose)
+            account = files.read_json(layout.account(run_id))
+        except Exception as error:
+            logging.getLogger(__name__).info("the run broke", exc_info=True)
+            workers.close_all()
+            found = _after_break(layout, run_id) if interrupts.came else None
+            if found is None:
+                summary.print_broken(error, layout)
+                return BROKEN_CODE
+            account = found
+        summary.print_account(account, layout)
+        if settings.task.expected is not None:
+            summary.print_right(settings.task, layout)
+        if drawn is not None:
+            pilot.print_projection(settings, options, drawn, account, price)
+        write_report_if_possible(layout)
+        return summary.exit_code(account)
+
+
+def _after_break(layout: Layout, run_id: str) -> dict[str, Any] | None:
+    """The account of a run whose engine ended before its graph did, as it does when a terminal interrupts both: what
+    was answered is published all the same. None where it cannot be."""
     try:
-        finish_commits(layout)
-        recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
-        summary.print_recovered(recovered)
-        if redo:
-            _set_aside(layout, run_id)
-        prepared = prepared._replace(schema=same_columns(layout, run_id, prepared.schema))
-        spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
-        if options.pilot is not None:
-            drawn = pilot.draw(spec, options.pilot, options.beam_args)
-            spec = drawn.spec
-        write_header(layout, spec.header, spec.shards)
-        with interrupts.handled(), showing_progress(layout.root, run_id):
-            execute(options.beam_args, lambda pipeline: build(pipeline, spec))
-        account = files.read_json(layout.account(run_id))
-    except Exception as error:
-        logging.getLogger(__name__).info("the run broke", exc_info=True)
-        workers.close_all()
-        interrupted = recover(layout, run_id).account if interrupts.came else None
-        if interrupted is None:
-            summary.print_broken(error, layout)
-            return BROKEN_CODE
-        account = interrupted  # the engine ended before its graph did; what was answered is published all the same
-    summary.print_account(account, layout)
-    if settings.task.expected is not None:
-        summary.print_right(settings.task, layout)
-    if drawn is not None:
-        pilot.print_projection(settings, options, drawn, account, price)
-    write_report_if_possible(layout)
-    return summary.exit_code(account)
+        if files.exists(layout.account(run_id)):
+            account: dict[str, Any] = files.read_json(layout.account(run_id))
+            return account
+        stop.check(layout.journal(run_id))
+        return recover(layout, run_id).account
+    except (OSError, ValueError):
+        return None
 
 
 def make_spec(
@@ -148,6 +161,7 @@ def make_spec(
         "task": task_fingerprint(settings),
         "carried": prepared.carried,
         "config": public(settings),
+        "limit": options.limit,
         "price": None if price is None else price.described(),
         "command": options.command,
         "pilot": options.pilot,
@@ -236,28 +250,3 @@ def _last_run(layout: Layout) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"the account of run {run_id} in {layout.root} cannot be read: {error}") from None
     return value if isinstance(value, dict) else {}
-
-
-class _Interrupts:
-    """Ctrl-C and SIGTERM stop the run softly: no new calls, all answers kept. The second time ends it at once."""
-
-    def __init__(self, stop: StopSign) -> None:
-        self.came = False
-        self._stop = stop
-
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        """Takes the signals until the block ends."""
-        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.came:
-            os._exit(INTERRUPTED_CODE)  # the journal has every answer; nothing else is worth waiting for
-        self.came = True
-        say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
-        self._stop.set(INTERRUPTED, signal.Signals(number).name)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from pipelines.terminal import say, survive_any_encoding
+from pipelines.terminal import say, survive_any_terminal
 from pipelines.usage import UsageError
 
 _USAGE, _INTERRUPTED = 2, 130
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 def run(command: Callable[[Sequence[str]], None], argv: Sequence[str] | None = None) -> int:
     """Does a command with its arguments. Returns the exit code."""
-    survive_any_encoding()
+    survive_any_terminal()
     try:
         with _quiet_libraries():
             command(sys.argv[1:] if argv is None else argv)

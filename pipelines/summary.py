@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +14,13 @@ from transforms.layout import Layout
 from transforms.llm.price_table import Found
 from transforms.llm.secrets import masked
 from transforms.recover import Recovered
+from transforms.reserve import FULL
 from transforms.results import result_batches
 from transforms.rows import EXPECTED
 from transforms.settings import Model, Task
 from transforms.stop import INTERRUPTED
 
+_ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
 COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
 
 
@@ -44,6 +48,20 @@ def print_recovered(recovered: Sequence[Recovered]) -> None:
 
 def print_account(account: dict[str, Any], layout: Layout) -> None:
     """The account of a run that reached its end, early or not."""
+    print_figures(account)
+    if account["notes"]:
+        say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
+    say(f"results:  {_where(layout, layout.results)}")
+    say(f"failures: {_where(layout, layout.failures)}")
+    say(f"account:  {layout.account(account['run_id'])}")
+    if account["status"] != COMPLETE:
+        say(f"{account['status']}: {account['stop_reason']}", error=True)
+        if account["unprocessed"] and account["stop_reason"] != PILOT:
+            say(f"{account['unprocessed']} rows are left; the same command goes on with them", error=True)
+
+
+def print_figures(account: dict[str, Any]) -> None:
+    """What happened to the rows of a run, and what that took."""
     say(" | ".join(f"{name} {account[name]}" for name in COUNTS))
     reasons = account["failures_by_reason"]
     if reasons:
@@ -57,15 +75,6 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
         if account["maybe_billed_attempts"]:
             parts.append(f"attempts without an answer that may be billed: {account['maybe_billed_attempts']:,}")
         say(" | ".join(parts))
-    if account["notes"]:
-        say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
-    say(f"results:  {_where(layout, layout.results)}")
-    say(f"failures: {_where(layout, layout.failures)}")
-    say(f"account:  {layout.account(account['run_id'])}")
-    if account["status"] != COMPLETE:
-        say(f"{account['status']}: {account['stop_reason']}", error=True)
-        if account["unprocessed"] and account["stop_reason"] != PILOT:
-            say(f"{account['unprocessed']} rows are left; the same command goes on with them", error=True)
 
 
 def print_right(task: Task, layout: Layout) -> None:
@@ -108,8 +117,20 @@ def print_price(found: Found | None, model: Model) -> None:
 
 
 def print_broken(error: BaseException, layout: Layout) -> None:
-    """One line on why a run broke, and what that means for what was paid."""
-    say(f"paidonce: the run broke: {masked(root_cause(error))}", error=True)
+    """Why a run broke, and what that means for what was paid."""
+    cause = root_cause(error)
+    number = _ERRNO.search(cause)
+    if number is not None and int(number[1]) in FULL:
+        say(
+            f"paidonce: the disk of {layout.root} is full: every answer so far is kept in {layout.journals}; make room "
+            "and run the same command again, it publishes them and goes on",
+            error=True,
+        )
+        return
+    if not os.path.isdir(layout.journals):
+        say(f"paidonce: {layout.root} was removed or moved while the run was on, and the answers with it", error=True)
+        return
+    say(f"paidonce: the run broke: {masked(cause)}", error=True)
     say(f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on", error=True)
 
 

@@ -9,7 +9,7 @@ from transforms import files
 from transforms.layout import Layout
 from transforms.llm.notes import MAYBE_BILLED
 from transforms.records import utc
-from transforms.stop import INTERRUPTED
+from transforms.stop import BROKEN, INTERRUPTED
 from transforms.tally import Tally
 
 COMPLETE, STOPPED, FAILED = "complete", "stopped", "failed"
@@ -30,6 +30,7 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
         status, stop_reason = STOPPED, PILOT if header.get("pilot") else LIMIT
     if status == STOPPED and stop is not None:
         stop_reason = INTERRUPTED if stop["kind"] == INTERRUPTED else f"{stop['kind']}: {stop['message']}"
+        status = FAILED if stop["kind"] in BROKEN else STOPPED
     counts = {
         key: tally.get(key, 0) for key in ("total", "skipped", "recovered", "ok", "failed", "unprocessed", "calls")
     }

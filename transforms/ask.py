@@ -10,9 +10,10 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
-from transforms import budget
+from transforms import budget, failure_share
 from transforms.agreement import expected_text
 from transforms.budget import Budget, BudgetSpec, Spent
+from transforms.heartbeat import Heartbeat
 from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.endpoint import connect_all
@@ -20,9 +21,10 @@ from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, Stopped
 from transforms.llm.forecast import Forecast
 from transforms.records import Record, Row, utc
+from transforms.reserve import Reserve
 from transforms.rows import EXPECTED, RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
-from transforms.stop import BUDGET, StopSign
+from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, StopSign
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Job:
 class SpanJournal(JournalFile):
     """The journal file of one span, which knows how many of its records are still out."""
 
-    def __init__(self, folder: str, span: str) -> None:
-        super().__init__(folder, span)
+    def __init__(self, folder: str, span: str, reserve: Reserve | None = None) -> None:
+        super().__init__(folder, span, reserve)
         self.span = span
         self.pending = 0
 
@@ -81,18 +83,27 @@ class Asker:
     def __init__(self, spec: CallSpec) -> None:
         self.stop = StopSign(spec.journal)
         self._spec = spec
-        live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
-        self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
-        self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
-        self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+        self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
+        self.reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
+        try:
+            live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
+            self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
+            self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
+            self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+        except BaseException:
+            self.reserve.close()
+            raise
+        self.heartbeat = Heartbeat(spec.journal, self._endpoints.counts, max_in_flight=spec.max_in_flight)
 
     def work(self, job: Job) -> None:
         """Does one job. Never raises: what goes wrong with this machine is handed back as the outcome."""
         try:
             if job.window.open and not self.stop.is_set():
-                job.outcome = self.ask(job.record, job.digest)
-                if job.outcome is not None:
-                    job.file.append(job.outcome)
+                with self.heartbeat.working():
+                    entry = self.ask(job.record, job.digest)
+                    if entry is not None:
+                        self._keep(job.file, entry)
+                    job.outcome = entry
         except BaseException as error:
             job.outcome = error
         job.window.replies.put(job)
@@ -115,6 +126,24 @@ class Asker:
             self._budget.settle(share, entry)
         return entry
 
+    def _keep(self, file: SpanJournal, entry: Entry) -> None:
+        """Writes an outcome to the journal. Raises OSError where that fails, and also where it did not, but the disk
+        is full: the run has to end."""
+        try:
+            file.append(entry)
+        except FileNotFoundError as error:
+            self.stop.set(GONE, str(error))  # nothing that is asked from now on could be kept
+            raise
+        if self.reserve.error is not None:
+            self._disk_is_full()  # once more: now there may be room to say so
+            raise self.reserve.error
+        problem = self._failures.add(entry)
+        if problem is not None:
+            self.stop.set(FAILURE_SHARE, problem)
+
+    def _disk_is_full(self) -> None:
+        self.stop.set(DISK_FULL, f"no space left on the disk of {self._spec.journal}")
+
     def _call(self, record: Record, value: bytes) -> Entry | None:
         try:
             answer = self._caller.ask(record.fields)
@@ -130,7 +159,9 @@ class Asker:
             return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
 
     def close(self) -> None:
-        """Closes the clients."""
+        """Closes the clients, and gives back what was held on the disk."""
+        self.heartbeat.close()
+        self.reserve.close()
         self._endpoints.close()
 
     def _open_budget(self) -> Budget:

@@ -99,6 +99,7 @@ class CallModel(beam.DoFn):
                     yield GlobalWindows.windowed_value(row)
         if self._file is not None:
             self._file.close()
+        self._pool.asker.heartbeat.settle()  # what follows may publish the run and remove its journal
         yield bundle_tally({"unprocessed": self._unprocessed, **({"notes": self._notes} if self._notes else {})})
 
     def _start(self) -> CallPool:
@@ -107,7 +108,7 @@ class CallModel(beam.DoFn):
     def _turn_to(self, span: str) -> None:
         if self._file is not None and self._file.pending == 0:
             self._file.close()
-        self._file = SpanJournal(self._spec.journal, span)
+        self._file = SpanJournal(self._spec.journal, span, self._pool.asker.reserve)
         self._index.load(span)
 
     def _submit(self, record: Record, value: bytes) -> None:

@@ -6,13 +6,17 @@ Beam's own compression is switched off throughout: it goes by the file's name, w
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+
+_REMOVALS = 10  # of a folder in which others are still at work, until that is an error
 
 
 class FileInfo(NamedTuple):
@@ -121,11 +125,23 @@ def remove(paths: Iterable[str]) -> None:
 def remove_folder(path: str) -> None:
     """Removes a folder with all that is in it; one that is not there is fine."""
     if is_local(path):
-        if not os.path.isdir(path):
+        _remove_tree(path)
+    elif glob(join(path, "**")):
+        FileSystems.delete([path])
+
+
+def _remove_tree(path: str) -> None:
+    for left in reversed(range(_REMOVALS)):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:  # the folder, or a file in it that somebody else has just removed
+            if not os.path.isdir(path):
+                return
+        except OSError as error:  # or has just made
+            if error.errno != errno.ENOTEMPTY or not left:
+                raise
+        else:
             return
-    elif not glob(join(path, "**")):
-        return
-    FileSystems.delete([path])
 
 
 def read_json(path: str) -> Any:

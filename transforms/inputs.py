@@ -17,7 +17,7 @@ from transforms.formats.detect import format_of
 from transforms.formats.spans import NUMBER_DIGITS, InputError, InputFile, Reading
 from transforms.read import FORMATS
 
-_AT_ONCE = 16  # files looked into: most of it is waiting where they are not local
+_AT_ONCE = 16  # files that are not local looked into: most of it is waiting
 
 
 class Surveyed(NamedTuple):
@@ -48,8 +48,16 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
 
 def survey(inputs: Iterable[InputFile], reading: Reading) -> Iterator[Surveyed]:
     """Looks into each file. Raises InputError, naming it, for one that cannot be read; OSError."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(partial(_survey, reading), inputs)
+    look = partial(_survey, reading)
+    inputs = list(inputs)
+    if all(files.is_local(item.path) for item in inputs):  # in this thread, which Ctrl-C ends wherever it waits
+        yield from map(look, inputs)
+        return
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        yield from pool.map(look, inputs)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _survey(reading: Reading, item: InputFile) -> Surveyed:

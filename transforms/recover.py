@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms import commit, digests, files, journal, stop
+from transforms import commit, digests, files, journal, reserve, stop
 from transforms.account import AS_ASKED, FAILED, make_account
 from transforms.digests import DigestSet
 from transforms.journal import OK, Entry
@@ -67,6 +67,7 @@ def finish_commits(layout: Layout) -> list[str]:
 def recover(layout: Layout, run_id: str) -> Recovered:
     """Publishes the journal of a run that was cut short, then removes it. Raises ValueError where the journal has
     rows but nothing that says what they are."""
+    reserve.remove_left(layout.journal(run_id))  # what is to be published needs room
     paths = [info.path for info in journal.journal_files(layout.journal(run_id))]
     if not paths or files.exists(layout.account(run_id)):  # with an account, its rows are published
         files.remove_folder(layout.journal(run_id))

@@ -148,6 +148,8 @@ class Limits(Section):
     headroom: Annotated[float, Field(gt=0, le=1)] = 0.8  # the share of the account's limits that is used
     max_attempts: PositiveInt = 5  # HTTP requests for one record, the first one included
     max_consecutive_failures: PositiveInt = 50  # records in a row without an answer: then the run stops
+    # The share of failures among a process's rows above which the run stops, from the hundredth on; None: any.
+    max_failure_share: Annotated[float, Field(ge=0, lt=1)] | None = 0.5
     timeout_seconds: PositiveFloat = 120.0  # for an answer to begin and between its parts
     connect_timeout_seconds: PositiveFloat = 10.0
     max_retry_after_seconds: PositiveFloat = 120.0  # the longest pause that a server can ask for

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from pipelines.terminal import say, survive_any_encoding
+from pipelines.terminal import say, survive_any_terminal
 from pipelines.usage import UsageError
 
 USAGE, INTERRUPTED = 2, 130
@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes the report and prints where it is. Returns the exit code."""
-    survive_any_encoding()
+    survive_any_terminal()
     try:
         own = _parser().parse_args(argv)
         from transforms import files  # late: Beam takes longer than --help should

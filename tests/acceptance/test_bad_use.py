@@ -80,7 +80,11 @@ def test_an_output_that_is_in_use(workspace: Any, own_server: Any) -> None:
     own_server.gate.clear()
     first = workspace.start()
     first.until(lambda: own_server.in_flight == 8 and workspace.journal_lines() == 10, "the first run is under way")
-    before, calls = workspace.tree(), own_server.calls
+
+    def tree() -> dict[str, str]:  # without the signs of life that the first run goes on to give
+        return {path: content for path, content in workspace.tree().items() if "/worker-" not in path}
+
+    before, calls = tree(), own_server.calls
 
     second = workspace.run()
 
@@ -88,7 +92,7 @@ def test_an_output_that_is_in_use(workspace: Any, own_server: Any) -> None:
     check_one_line(second.err, f"process {first.process.pid}")
     assert str(workspace.output) in second.err
     assert own_server.calls == calls
-    assert workspace.tree() == before
+    assert tree() == before
     own_server.gate.set()
     assert first.wait().code == 0
     assert own_server.calls == 30

@@ -206,6 +206,7 @@ try:
     parse({argv}, prog="p", description="", default_config="c")
 except (SystemExit, UsageError):
     pass
+import sys
 sys.exit("apache_beam" in sys.modules)
 """
     root = Path(__file__).parents[2]
