@@ -17,6 +17,7 @@ from pipelines.mistakes import mistakes
 from pipelines.override import parse_override, put
 from pipelines.usage import UsageError
 from pipelines.yaml12 import YamlError, read_yaml
+from transforms.database import without_password
 from transforms.llm.secrets import MASK, masked
 from transforms.settings import Settings
 
@@ -63,6 +64,7 @@ def load(
         settings = Settings.model_validate(values, by_alias=True, by_name=False)
     except ValidationError as error:
         raise UsageError("\n".join(mistakes(error, path, flags))) from None
+    settings = _without_passwords(settings)
     return _with_samples(settings, flags.get("input.path", f"{path}: input.path"))
 
 
@@ -97,6 +99,16 @@ def _read(path: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UsageError(f"{path}: must be a mapping with the sections {', '.join(Settings.model_fields)}")
     return values
+
+
+def _without_passwords(settings: Settings) -> Settings:
+    """A database's password, where it stands in a URL, is moved to where an `${NAME}` in its place would find it, so
+    that nothing that holds the settings holds it."""
+    output = settings.output
+    if output.table is None:
+        return settings
+    table = without_password(output.table, "PAIDONCE_OUTPUT_PASSWORD")
+    return settings.model_copy(update={"output": output.model_copy(update={"table": table})})
 
 
 def _with_samples(settings: Settings, where: str) -> Settings:

@@ -20,7 +20,7 @@ from pipelines import summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.graph import RunSpec, build
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
+from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, prepare
 from pipelines.progress import showing_progress
 from pipelines.terminal import say
 from transforms import files, workers
@@ -28,6 +28,7 @@ from transforms.account import spent_usd
 from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
 from transforms.commit import carry_out, plan_commit
+from transforms.database import DatabaseError
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
 from transforms.lock import Lock, Locked
@@ -39,6 +40,8 @@ from transforms.rows import ARROW_TYPES, RunStamp
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, StopSign
+from transforms.table import Tables, TableSpec, table_spec
+from transforms.table_ids import PriorRows, prior_ranges
 from transforms.write import ShardFormat
 
 # Runs in this process. What Beam calls DirectRunner may first download another program to run the graph with.
@@ -61,6 +64,8 @@ def launch(settings: Settings, options: Options) -> int:
             f"{settings.output.path} holds answers to another task ({'; '.join(changed)}): choose "
             "--on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
         )
+    redo = bool(changed) and options.on_change == "redo"
+    check_table(settings, layout, last, prepared.schema, redo=redo)
     with ExitStack() as held:
         try:
             held.enter_context(Lock(layout.root))
@@ -72,7 +77,7 @@ def launch(settings: Settings, options: Options) -> int:
             ) from None
         if settings.model.provider != "embedded":
             summary.print_price(price, settings.model)
-        return _run(settings, options, layout, prepared, price, redo=bool(changed) and options.on_change == "redo")
+        return _run(settings, options, layout, prepared, price, redo=redo)
 
 
 def _run(
@@ -80,12 +85,15 @@ def _run(
 ) -> int:
     run_id = new_run_id(layout)
     interrupts = _Interrupts(StopSign(layout.journal(run_id)))
+    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     try:
         finish_commits(layout)
-        recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
+        recovered = [recover(layout, earlier, table) for earlier in interrupted_runs(layout)]
         summary.print_recovered(recovered)
         if redo:
             _set_aside(layout, run_id)
+        if table is not None:
+            _open_tables(table, run_id, redo=redo)
         spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
         write_header(layout, spec.header, spec.shards)
         with interrupts.handled(), showing_progress(layout.root, run_id):
@@ -94,7 +102,10 @@ def _run(
     except Exception as error:
         logging.getLogger(__name__).info("the run broke", exc_info=True)
         workers.close_all()
-        interrupted = recover(layout, run_id).account if interrupts.came else None
+        try:
+            interrupted = recover(layout, run_id, table).account if interrupts.came else None
+        except DatabaseError:  # it has gone meanwhile: that is why the run broke
+            interrupted = None
         if interrupted is None:
             summary.print_broken(error, layout)
             return BROKEN_CODE
@@ -126,8 +137,20 @@ def make_spec(
     }
     model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
     most = settings.budget.max_cost_usd
+    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     results, failures = layout.shards(layout.results), layout.shards(layout.failures)
     runs = frozenset(item.run_id for item in recovered)
+    prior: list[Prior | PriorRows] = [
+        *(Prior(path, False) for path in results),
+        *(Prior(path, True) for path in failures),
+    ]
+    just_recovered: list[Prior | PriorRows] = [
+        *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
+        *(Prior(path, True, runs) for path in failures if runs),
+    ]
+    if table is not None:
+        prior = [*prior_ranges(table, run_id)]
+        just_recovered = [*prior_ranges(table, run_id, runs)] if runs else []
     return RunSpec(
         output=layout.root,
         header=header,
@@ -140,6 +163,7 @@ def make_spec(
             max_chars=settings.input.max_chars,
             truncate=settings.input.on_oversized == "truncate",
             columns=carried,
+            postgresql=table is not None and table.is_postgresql,
         ),
         call=CallSpec(
             task=settings.task,
@@ -155,16 +179,14 @@ def make_spec(
         shards=ShardFormat(
             settings.output.format,
             settings.output.rows_per_shard,
-            prepared.schema if settings.output.format == "parquet" else None,
+            prepared.schema if settings.output.format == "parquet" or table is not None else None,
         ),
-        prior=[*(Prior(path, False) for path in results), *(Prior(path, True) for path in failures)],
-        recovered=[
-            *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
-            *(Prior(path, True, runs) for path in failures if runs),
-        ],
+        prior=prior,
+        recovered=just_recovered,
         prior_failures=failures,
         retry=options.retry,
         limit=options.limit,
+        table=table,
     )
 
 
@@ -196,6 +218,17 @@ def _set_aside(layout: Layout, run_id: str) -> None:
     ]
     plan_commit(layout, run_id, moves, [], None)
     carry_out(layout, run_id)
+
+
+def _open_tables(table: TableSpec, run_id: str, *, redo: bool) -> None:
+    """Makes the tables that are not there; those of another task are renamed first where it is to be done again."""
+    tables = Tables(table, write=True)
+    try:
+        if redo:
+            tables.set_aside(run_id)
+        tables.create()
+    finally:
+        tables.close()
 
 
 def _last_run_id(layout: Layout) -> str | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipelines.config import UsageError
 from transforms import files
+from transforms.database import DatabaseError
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
 from transforms.llm.client import connect
@@ -23,6 +24,7 @@ from transforms.read import InputError, InputFile, find_inputs, first_fields
 from transforms.records import Fields
 from transforms.rows import ARROW_TYPES, result_schema
 from transforms.settings import Settings
+from transforms.table import Tables, table_spec
 
 SAMPLED_RECORDS = 1000  # read before the run, to learn the input's columns from
 
@@ -74,6 +76,40 @@ def check_output(settings: Settings) -> Layout:
             "read together with; keep that format or choose another --output"
         )
     return layout
+
+
+def check_table(settings: Settings, layout: Layout, last: Mapping[str, Any], schema: pa.Schema, *, redo: bool) -> None:
+    """Results go where those of earlier runs are, and the table's columns, unless it is to be set aside, are those of
+    the results. Connects to the database."""
+    name = settings.output.table
+    before = last.get("config", {}).get("output", {}).get("table")
+    if last and _same_table(name) != _same_table(before):
+        raise UsageError(
+            f"output.table: the runs in {settings.output.path} put their results into "
+            f"{table_spec(before).place if before else 'files'}; keep that or choose another --output"
+        )
+    if name is None:
+        return
+    if layout.shards(layout.results):
+        raise UsageError(f"output.table: {settings.output.path} holds results in files; choose another --output")
+    try:
+        tables = Tables(table_spec(name, schema))
+        try:
+            tables.check(columns=not redo)
+        finally:
+            tables.close()
+    except DatabaseError as error:
+        raise UsageError(f"output.table: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"output.table: {error}") from None
+
+
+def _same_table(text: str | None) -> tuple[str, str] | None:
+    """The database's and the table's name: the host may have moved."""
+    if text is None:
+        return None
+    spec = table_spec(text)
+    return spec.place.rpartition("/")[2], spec.name
 
 
 def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:

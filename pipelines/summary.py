@@ -13,6 +13,7 @@ from transforms.llm.secrets import masked
 from transforms.recover import Recovered
 from transforms.settings import Model
 from transforms.stop import INTERRUPTED
+from transforms.table import table_spec
 
 COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
 
@@ -56,8 +57,14 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
         say(" | ".join(parts))
     if account["notes"]:
         say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
-    say(f"results:  {_where(layout, layout.results)}")
-    say(f"failures: {_where(layout, layout.failures)}")
+    table = account["config"]["output"].get("table")
+    if table:
+        spec = table_spec(table)
+        say(f"results:  {spec.place}")
+        say(f"failures: {spec.place}_failures")
+    else:
+        say(f"results:  {_where(layout, layout.results)}")
+        say(f"failures: {_where(layout, layout.failures)}")
     say(f"account:  {layout.account(account['run_id'])}")
     if account["status"] != COMPLETE:
         say(f"{account['status']}: {account['stop_reason']}", error=True)

@@ -17,6 +17,7 @@ from transforms import digests, files
 from transforms.digests import PartitionedDigests, digest
 from transforms.records import Record
 from transforms.rows import UNCALLED
+from transforms.table_ids import PriorRows, prior_rows
 from transforms.tally import TALLY, bundle_tally
 
 Retry = Literal["retryable", "all", "none"]
@@ -60,8 +61,10 @@ def done_failure(row: dict[str, Any], retry: Retry) -> bool:
     return retry == "none" or not row["retryable"]
 
 
-def done_ids(prior: Prior, retry: Retry) -> Iterator[str]:
-    """The ids of an earlier output file that are not to be asked again."""
+def done_ids(prior: Prior | PriorRows, retry: Retry) -> Iterator[str]:
+    """The ids of an earlier output file, or of a range of a table, that are not to be asked again."""
+    if isinstance(prior, PriorRows):
+        return (row["id"] for row in prior_rows(prior) if not prior.is_failures or done_failure(row, retry))
     if not prior.is_failures:
         return result_ids(prior.path)
     return (
@@ -73,7 +76,7 @@ def done_ids(prior: Prior, retry: Retry) -> Iterator[str]:
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests."""
+    """Prior, PriorRows -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests."""
 
     retry: Retry
 
@@ -87,7 +90,7 @@ class DoneIds(beam.PTransform):
         )
 
 
-def _partitions(prior: Prior, retry: Retry) -> Iterable[tuple[int, bytes]]:
+def _partitions(prior: Prior | PriorRows, retry: Retry) -> Iterable[tuple[int, bytes]]:
     return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry))
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from transforms.database import hidden, split_table
+
 ColumnType = Literal["string", "integer", "number", "boolean", "json"]
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -59,6 +61,16 @@ class Output(Section):
     path: Annotated[str, Field(min_length=1)]
     format: Literal["parquet", "jsonl"] = "parquet"
     rows_per_shard: PositiveInt = 100_000
+    table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
+
+    @model_validator(mode="after")
+    def _table_is_one(self) -> Output:
+        if self.table is not None:
+            try:
+                split_table(hidden(self.table))
+            except ValueError as error:
+                raise ValueError(f"table: {error}") from None
+        return self
 
 
 class Price(Section):

@@ -7,7 +7,6 @@ before they are published. Only names of files are shuffled, never rows.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files
-from transforms.records import Row
+from transforms.records import Row, as_text, compact_json
 from transforms.tally import TALLY, Tally, add, bundle_tally, row_tally
 
 _ROWS_PER_GROUP = 10_000  # of a Parquet row group: the rows that are held in memory at once
@@ -54,7 +53,7 @@ class JsonlWriter:
 
     def write(self, row: Row) -> None:
         """Adds a row. Raises ValueError for NaN and the like."""
-        self._stream.write(_compact(row).translate(_LINE_ENDS).encode() + b"\n")
+        self._stream.write(compact_json(row).translate(_LINE_ENDS).encode() + b"\n")
 
     def close(self) -> None:
         """Finishes the file."""
@@ -102,12 +101,8 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.string()).cast(kind)
     if pa.types.is_string(kind):  # nested values stand in text columns as JSON
-        values = [value if value is None or isinstance(value, str) else _compact(value) for value in values]
+        values = [None if value is None else as_text(value) for value in values]
     return pa.array(values, kind)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True)
