@@ -215,7 +215,9 @@ def _wrong_key(table: Table, keys: list[str]) -> str:
 def _family(kind: TypeEngine[Any]) -> str:
     from sqlalchemy import types
 
-    families = (types.Boolean, types.JSON, types.DateTime, types.Integer, types.Numeric, types.String)
+    if isinstance(kind, (types.Float, types.Numeric)):
+        return "number"
+    families = (types.Boolean, types.JSON, types.DateTime, types.Integer, types.String)
     return next((family.__name__ for family in families if isinstance(kind, family)), type(kind).__name__)
 
 
