@@ -179,7 +179,8 @@ def make_spec(
         shards=ShardFormat(
             settings.output.format,
             settings.output.rows_per_shard,
-            prepared.schema if settings.output.format == "parquet" or table is not None else None,
+            None if settings.output.format == "jsonl" and table is None else prepared.schema,
+            settings.output.escape_formulas,
         ),
         prior=prior,
         recovered=just_recovered,

@@ -53,6 +53,8 @@ def write_header(layout: Layout, header: dict[str, Any], shards: ShardFormat) ->
     """Opens a run's journal folder with all that its recovery would need to know."""
     schema = None if shards.schema is None else base64.b64encode(shards.schema.serialize().to_pybytes()).decode()
     described = {"format": shards.name, "rows_per_shard": shards.rows_per_shard, "schema": schema}
+    if shards.name == "csv":
+        described["escape_formulas"] = shards.escape_formulas
     files.write_json(layout.header(header["run_id"]), {**header, "shards": described})
 
 
@@ -151,6 +153,7 @@ def shard_format(described: dict[str, Any]) -> ShardFormat:
         described["format"],
         described["rows_per_shard"],
         None if schema is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema))),
+        described.get("escape_formulas", True),
     )
 
 

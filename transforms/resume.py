@@ -14,6 +14,7 @@ import apache_beam as beam
 import pyarrow.parquet as pq
 
 from transforms import digests, files
+from transforms.csv_file import csv_ids
 from transforms.digests import PartitionedDigests, digest
 from transforms.records import Record
 from transforms.rows import UNCALLED
@@ -34,11 +35,14 @@ class Prior(NamedTuple):
 
 
 def result_ids(path: str) -> Iterator[str]:
-    """The ids in a results file, Parquet or JSONL by its ending."""
+    """The ids in a results file, Parquet, CSV or JSONL by its ending."""
     if path.endswith(".parquet"):
         with files.open_read(path) as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH, columns=["id"]):
                 yield from batch.column(0).to_pylist()
+        return
+    if path.endswith(".csv"):
+        yield from csv_ids(path)
         return
     for row in read_jsonl(path):
         yield row["id"]

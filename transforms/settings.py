@@ -59,7 +59,8 @@ class Output(Section):
     """Where results go, and how."""
 
     path: Annotated[str, Field(min_length=1)]
-    format: Literal["parquet", "jsonl"] = "parquet"
+    format: Literal["parquet", "jsonl", "csv"] = "parquet"
+    escape_formulas: bool = True  # csv: an apostrophe before a text that a spreadsheet would take for a formula
     rows_per_shard: PositiveInt = 100_000
     table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
 

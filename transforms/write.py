@@ -1,4 +1,4 @@
-"""Rows -> shards: Parquet or JSONL files, rolled by rows, complete or not there at all.
+"""Rows -> shards: Parquet, JSONL or CSV files, rolled by rows, complete or not there at all.
 
 Each bundle writes files of its own under staging/ and names them when it ends; a bundle that is repeated leaves
 files that nobody names. Engines with small bundles leave small files, so these are joined up to `rows_per_shard`
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files
+from transforms.csv_file import CsvWriter, join_csv
 from transforms.records import Row, as_text, compact_json
 from transforms.tally import TALLY, Tally, add, bundle_tally, row_tally
 
@@ -107,17 +108,26 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True)
 class ShardFormat:
-    """How rows become files. `schema` is of Parquet only."""
+    """How rows become files. Parquet and CSV need `schema`; `escape_formulas` is of CSV only."""
 
-    name: str  # "parquet" or "jsonl", which is also the ending of the files
+    name: str  # "parquet", "jsonl" or "csv", which is also the ending of the files
     rows_per_shard: int
     schema: pa.Schema | None = None
+    escape_formulas: bool = True
 
     def writer(self, path: str) -> ShardWriter:
         """Opens a new file."""
         if self.name == "parquet":
             return ParquetWriter(path, self.schema)
+        if self.name == "csv":
+            return CsvWriter(path, self.columns, escape=self.escape_formulas)
         return JsonlWriter(path)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, of a format that has a schema."""
+        assert self.schema is not None
+        return list(self.schema.names)
 
     def new_path(self, folder: str) -> str:
         """A name that nobody else uses."""
@@ -184,6 +194,8 @@ def join_files(group: list[Staged], shards: ShardFormat, folder: str) -> Staged:
                     with files.open_read(item.path) as stream:
                         for batch in pq.ParquetFile(stream).iter_batches(_ROWS_PER_GROUP):
                             writer.write_batch(batch)
+        elif shards.name == "csv":
+            join_csv(target, [item.path for item in group], shards.columns, escape=shards.escape_formulas)
         else:
             for item in group:
                 with files.open_read(item.path) as stream:
