@@ -20,7 +20,7 @@ from transforms.llm.client import connect
 from transforms.llm.columns import columns
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Template
-from transforms.read import InputError, InputFile, find_inputs, first_fields
+from transforms.read import InputFile, find_inputs, first_fields
 from transforms.records import Fields
 from transforms.rows import ARROW_TYPES, result_schema
 from transforms.settings import Settings
@@ -116,9 +116,9 @@ def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
     """Finds the input and checks the task against its columns. `earlier_types` are those that carried columns had
     in the run before, which they keep."""
     try:
-        inputs = find_inputs(settings.input.paths)
+        inputs = find_inputs(settings.input.paths, settings.input.query)
         sample = first_fields(inputs, settings.input.id, SAMPLED_RECORDS)
-    except (InputError, OSError) as error:
+    except (ValueError, OSError, DatabaseError) as error:  # InputError is a ValueError
         raise UsageError(f"input.path: {error}") from None
     known = list(dict.fromkeys(name for fields in sample for name in fields))
     if known:

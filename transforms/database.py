@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
@@ -39,7 +40,7 @@ _POSTGRESQL = {
     "tcp_user_timeout": 60_000,
     "application_name": "paidonce",
 }
-_SQLITE = {"timeout": 60.0}  # seconds to wait for another writer
+_SQLITE_SECONDS = 60.0  # to wait for another writer
 
 Result = TypeVar("Result")
 
@@ -98,6 +99,13 @@ def without_password(url: str, variable: str) -> str:
     return _PASSWORD.sub(move, url, count=1)
 
 
+def missing_file(url: str) -> str | None:
+    """The SQLite file of a URL that is not there, in a folder that is; None for all else."""
+    file = absolute(url).removeprefix("sqlite:///")
+    is_missing = url.startswith("sqlite:") and not os.path.exists(file) and os.path.isdir(os.path.dirname(file))
+    return file if is_missing else None
+
+
 def absolute(url: str) -> str:
     """`url` with the path of a SQLite file made absolute: workers may be elsewhere than who started them."""
     file = url.removeprefix("sqlite:///")
@@ -113,7 +121,8 @@ def shown(url: str) -> str:
 
 
 def connect(url: str, *, write: bool = False) -> Engine:
-    """What opens connections, none of them yet. With `write`, a SQLite file is set to let others read meanwhile.
+    """What opens connections, none of them yet. With `write`, a SQLite file is made where it is missing, and set to
+    let others read meanwhile.
 
     Raises ValueError for a URL or an environment that is wrong, or where the extra is not installed."""
     check_url(url)
@@ -131,7 +140,12 @@ def connect(url: str, *, write: bool = False) -> Engine:
         )
         hide(str(address.password) if address.password is not None else None)
         sqlite = address.drivername == "sqlite"
-        engine = create_engine(address, pool_size=1, connect_args=_SQLITE if sqlite else _POSTGRESQL)
+        if sqlite and not write:
+            engine = create_engine(address, pool_size=1, creator=lambda: _existing(str(address.database)))
+        else:
+            engine = create_engine(
+                address, pool_size=1, connect_args={"timeout": _SQLITE_SECONDS} if sqlite else _POSTGRESQL
+            )
     except ImportError as error:
         raise ValueError(f"a database needs the extra sql: pip install 'paidonce[sql]' ({error})") from None
     except (ArgumentError, ValueError) as error:
@@ -141,8 +155,8 @@ def connect(url: str, *, write: bool = False) -> Engine:
         @event.listens_for(engine, "connect")
         def _connected(connection: object, _record: object) -> None:
             connection.isolation_level = None  # type: ignore[attr-defined]
-            if write:
-                connection.execute("PRAGMA journal_mode=WAL").close()  # type: ignore[attr-defined]
+            mode = "journal_mode=WAL" if write else "query_only=ON"
+            connection.execute(f"PRAGMA {mode}").close()  # type: ignore[attr-defined]
 
         @event.listens_for(engine, "begin")
         def _begun(connection: Connection) -> None:
@@ -177,8 +191,9 @@ def stream(engine: Engine, url: str, query: Select[tuple[object, ...]] | TextCla
     """The rows of a query by a server-side cursor, so that memory does not grow with them. Raises DatabaseError."""
     with reporting(url), engine.connect() as connection:
         options = connection.execution_options(stream_results=True, yield_per=_ROWS)
-        for row in options.execute(query).mappings():
-            yield dict(row)
+        with closing(options.execute(query)) as result:
+            for row in result.mappings():
+                yield dict(row)
 
 
 @contextmanager
@@ -192,6 +207,11 @@ def reporting(url: str) -> Iterator[None]:
         raise DatabaseError(f"database {shown(url)}: {excerpt(str(error.orig))}") from None
     except (SQLAlchemyError, OSError) as error:
         raise DatabaseError(f"database {shown(url)}: {excerpt(str(error))}") from None
+
+
+def _existing(file: str) -> sqlite3.Connection:
+    """Opens a SQLite file; a missing one is an error, not a new one."""
+    return sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, check_same_thread=False, timeout=_SQLITE_SECONDS)
 
 
 def _filled(text: str | None) -> str | None:

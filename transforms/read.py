@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from transforms import files
+from transforms import files, sql_input
+from transforms.database import is_database, shown
 from transforms.parse import BOM, BadRow, parse_json_line
 from transforms.records import Fields, Record, Row
 from transforms.rows import RunStamp, failure_row
+from transforms.sql_input import parse_source, sql_source
 from transforms.tally import TALLY, bundle_tally
 
 MIN_SPAN_BYTES = 256 * 1024
@@ -88,12 +90,16 @@ def order_of(record: Record) -> int:
     return int(record.span[:_NUMBER_DIGITS]) << _POSITION_BITS | record.position
 
 
-def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
-    """The files that match, each once, in the order of their paths. Raises InputError for a pattern without any."""
+def find_inputs(patterns: Sequence[str], query: str | None = None) -> list[InputFile]:
+    """The files that match, each once, in the order of their paths. Raises InputError for a pattern without any.
+    A database is taken as a file, with `query` or the table that its URL names."""
     found: dict[str, int] = {}
     if not patterns:
         raise InputError("names no file")
     for pattern in patterns:
+        if is_database(pattern):
+            found[sql_source(pattern, query)] = 0
+            continue
         matches = files.glob(pattern)
         if not matches:
             raise InputError(f"no file matches {pattern!r}")
@@ -111,6 +117,9 @@ def span_bytes(inputs: Iterable[InputFile]) -> int:
 
 def split(item: InputFile, length: int) -> Iterator[Span]:
     """Cuts a file into spans of `length` bytes; a packed one is a single span."""
+    if is_database(item.path):
+        yield Span(item.path, item.number, 0, None)
+        return
     stream, packed = files.open_plain(item.path)
     stream.close()
     if packed:
@@ -143,8 +152,14 @@ def read_lines(span: Span) -> Iterator[Line | Cut]:
 
 
 def read_records(span: Span, id_column: str | None) -> Iterator[Record | BadRecord]:
-    """The records of a span, in order, and what stands in the place of a record."""
-    for item in read_lines(span):
+    """The records of a span, in order, and what stands in the place of a record. Those of a database count from 1
+    as positions."""
+    name, lines = span.path, read_lines(span)
+    if is_database(span.path):
+        source = parse_source(span.path)
+        name = shown(source.url)
+        lines = (Line(number, line) for number, line in enumerate(sql_input.read_lines(source), 1))
+    for item in lines:
         if isinstance(item, Cut):
             yield BadRecord("bad_record", item.message, None, item.position, cut=True)
             continue
@@ -152,7 +167,7 @@ def read_records(span: Span, id_column: str | None) -> Iterator[Record | BadReco
         if isinstance(parsed, BadRow):
             yield BadRecord(*parsed, item.position, cut=False)
         else:
-            yield Record(parsed.id, parsed.fields, span.path, item.position, span.key)
+            yield Record(parsed.id, parsed.fields, name, item.position, span.key)
 
 
 def first_fields(inputs: Iterable[InputFile], id_column: str | None, count: int) -> list[Fields]:
@@ -226,5 +241,8 @@ class ReadSpan(beam.DoFn):
             reason=bad.reason,
             message=bad.message,
             input=bad.fields,
-            source={"file": span.path, "position": bad.position},
+            source={
+                "file": shown(parse_source(span.path).url) if is_database(span.path) else span.path,
+                "position": bad.position,
+            },
         )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from transforms.database import hidden, split_table
+from transforms.database import check_url, hidden, is_database, split_table
 
 ColumnType = Literal["string", "integer", "number", "boolean", "json"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -42,12 +42,30 @@ class Input(Section):
     """Which records are read, and which of their columns mean what."""
 
     path: str | list[str]
+    query: str | None = None  # SQL, where path is a database's URL without a table
     format: Literal["jsonl"] = "jsonl"
     id: str | None = "id"  # None: the id is a hash of the record's canonical JSON
     text: str | None = None  # the column that {text} stands for; None: the one named "text"
     carry: list[str] | dict[str, ColumnType] = Field(default_factory=list)
     max_chars: PositiveInt = 8000  # of all columns that the prompt uses, together
     on_oversized: Literal["fail", "truncate"] = "fail"
+
+    @model_validator(mode="after")
+    def _database_is_one(self) -> Input:
+        databases = [path for path in self.paths if is_database(path)]
+        if self.query is not None and (len(self.paths) != 1 or not databases):
+            raise ValueError("query: path must be the URL of one database")
+        for path in databases:
+            url, sign, table = hidden(path).partition("#")
+            try:
+                check_url(url)
+            except ValueError as error:
+                raise ValueError(f"path: {error}") from None
+            if (self.query is None) == (not sign):
+                raise ValueError("path: a database needs input.query, or a table: URL#TABLE, and not both")
+            if sign and (not table or any(map(str.isspace, table))):
+                raise ValueError("path: must end with the table's name: #TABLE")
+        return self
 
     @property
     def paths(self) -> list[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transforms import database
-from transforms.database import NAME_BYTES, connect, reporting, shown, transaction
+from transforms.database import NAME_BYTES, connect, missing_file, reporting, shown, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
@@ -102,6 +102,8 @@ class Tables:
         from sqlalchemy import inspect
 
         assert self.results is not None
+        if missing_file(self.spec.url):
+            return
         with reporting(self.spec.url), self.engine.connect() as connection:
             found = inspect(connection)
             for table in (self.results, self.failures):
