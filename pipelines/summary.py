@@ -57,7 +57,7 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
         say(" | ".join(parts))
     if account["notes"]:
         say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
-    table = account["config"]["output"].get("table")
+    table = account["config"].get("output", {}).get("table")
     if table:
         spec = table_spec(table)
         say(f"results:  {spec.place}")
