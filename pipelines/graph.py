@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,14 +19,18 @@ from transforms.journal import OK
 from transforms.layout import Layout
 from transforms.limit import Limit
 from transforms.plan import MakePlan
+from transforms.publish_table import publish_table
 from transforms.read import DEAD_LETTER, Read, Spans
 from transforms.recover import read_header
 from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
 from transforms.sample import Sample
 from transforms.screen import Rules, ScreenContent
+from transforms.table import TableSpec
+from transforms.table_ids import PriorRows
 from transforms.tally import TALLY, Tally, total
 from transforms.write import ShardFormat, Staged, WriteShards
+from transforms.write_table import WriteTable
 
 
 @dataclass(frozen=True)
@@ -40,13 +45,14 @@ class RunSpec:
     rules: Rules
     call: CallSpec
     shards: ShardFormat
-    prior: list[Prior]
-    recovered: list[Prior]
+    prior: Sequence[Prior | PriorRows]
+    recovered: Sequence[Prior | PriorRows]
     prior_failures: list[str]
     retry: Retry
     retry_reasons: tuple[str, ...]
     limit: int | None
     sample: int | None = None  # only records whose draw is at most this are called: see sample.py
+    table: TableSpec | None = None  # instead of files in results/ and failures/
 
 
 class ToCall(NamedTuple):
@@ -103,8 +109,12 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
 
     dead = (read[DEAD_LETTER], unique[DEAD_LETTER], sound[DEAD_LETTER], called[DEAD_LETTER])
     dead_letters = dead | "DeadLetters" >> beam.Flatten()
-    results = called[OK] | "Results" >> WriteShards(spec.shards, staging, "ok")
-    failures = dead_letters | "Failures" >> WriteShards(FAILURES, staging, "failed")
+    if spec.table is None:
+        results = called[OK] | "Results" >> WriteShards(spec.shards, staging, "ok")
+        failures = dead_letters | "Failures" >> WriteShards(FAILURES, staging, "failed")
+    else:
+        results = called[OK] | "Results" >> WriteTable(spec.table, "ok")
+        failures = dead_letters | "Failures" >> WriteTable(spec.table, "failed")
 
     tallies += [called[TALLY], results["tally"], failures["tally"]]
     counted = tallies | "Tallies" >> beam.Flatten() | "Count" >> beam.CombineGlobally(total)
@@ -123,5 +133,8 @@ def _commit(_start: None, spec: RunSpec, results: Any, failures: Any, tally: Tal
     if not (commit.is_planned(layout, run_id) or files.exists(layout.account(run_id))):
         read_header(layout, run_id)  # raises FileNotFoundError where somebody removed the output meanwhile
     account = make_account(spec.header, tally, stop.reason(layout.journal(run_id)))
-    publish(layout, run_id, list[Staged](results), list[Staged](failures), spec.prior_failures, account)
+    if spec.table is None:
+        publish(layout, run_id, list[Staged](results), list[Staged](failures), spec.prior_failures, account)
+    else:  # the side inputs are there, so all rows are in the table
+        publish_table(layout, run_id, spec.table, account)
     return run_id

@@ -16,7 +16,7 @@ from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
 from pipelines.interrupts import Interrupts
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
+from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, prepare
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.terminal import say
@@ -25,6 +25,7 @@ from transforms.account import spent_usd
 from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
 from transforms.commit import carry_out, plan_commit
+from transforms.database import DatabaseError
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
 from transforms.lock import Lock, Locked
@@ -37,6 +38,8 @@ from transforms.same_columns import same_columns
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, StopSign
+from transforms.table import Tables, TableSpec, table_spec
+from transforms.table_ids import PriorRows, prior_ranges
 from transforms.write import ShardFormat
 
 BROKEN_CODE = 1
@@ -65,7 +68,9 @@ def check(settings: Settings, options: Options) -> Checked:
     if changed and options.on_change == "stop":
         what = f"{settings.output.path} holds answers to another task:"
         raise UsageError("\n".join([what, *(f"  {line}" for line in changed), ON_CHANGE]))
-    return Checked(layout, prepared, price, bool(changed) and options.on_change == "redo")
+    redo = bool(changed) and options.on_change == "redo"
+    check_table(settings, layout, last, prepared.schema, redo=redo)
+    return Checked(layout, prepared, price, redo)
 
 
 def launch(settings: Settings, options: Options) -> int:
@@ -94,14 +99,17 @@ def _run(
 ) -> int:
     run_id = new_run_id(layout)
     interrupts = Interrupts(partial(StopSign(layout.journal(run_id)).set, INTERRUPTED))
+    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     drawn = None
     with ExitStack() as held:
         try:
             finish_commits(layout)
-            recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
+            recovered = [recover(layout, earlier, table) for earlier in interrupted_runs(layout)]
             summary.print_recovered(recovered)
             if redo:
                 _set_aside(layout, run_id)
+            if table is not None:
+                _open_tables(table, run_id, redo=redo)
             prepared = prepared._replace(schema=same_columns(layout, run_id, prepared.schema))
             spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
             if options.pilot is not None:
@@ -115,7 +123,7 @@ def _run(
         except Exception as error:
             logging.getLogger(__name__).info("the run broke", exc_info=True)
             workers.close_all()
-            found = _after_break(layout, run_id) if interrupts.came else None
+            found = _after_break(layout, run_id, table) if interrupts.came else None
             if found is None:
                 summary.print_broken(error, layout)
                 return BROKEN_CODE
@@ -129,7 +137,7 @@ def _run(
         return summary.exit_code(account)
 
 
-def _after_break(layout: Layout, run_id: str) -> dict[str, Any] | None:
+def _after_break(layout: Layout, run_id: str, table: TableSpec | None) -> dict[str, Any] | None:
     """The account of a run whose engine ended before its graph did, as it does when a terminal interrupts both: what
     was answered is published all the same. None where it cannot be."""
     try:
@@ -137,8 +145,8 @@ def _after_break(layout: Layout, run_id: str) -> dict[str, Any] | None:
             account: dict[str, Any] = files.read_json(layout.account(run_id))
             return account
         stop.check(layout.journal(run_id))
-        return recover(layout, run_id).account
-    except (OSError, ValueError):
+        return recover(layout, run_id, table).account
+    except (OSError, ValueError, DatabaseError):
         return None
 
 
@@ -168,8 +176,20 @@ def make_spec(
     }
     model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
     most = settings.budget.max_cost_usd
+    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     results, failures = layout.shards(layout.results), layout.shards(layout.failures)
     runs = frozenset(item.run_id for item in recovered)
+    prior: list[Prior | PriorRows] = [
+        *(Prior(path, False) for path in results),
+        *(Prior(path, True) for path in failures),
+    ]
+    just_recovered: list[Prior | PriorRows] = [
+        *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
+        *(Prior(path, True, runs) for path in failures if runs),
+    ]
+    if table is not None:
+        prior = [*prior_ranges(table, run_id)]
+        just_recovered = [*prior_ranges(table, run_id, runs)] if runs else []
     return RunSpec(
         output=layout.root,
         header=header,
@@ -182,6 +202,7 @@ def make_spec(
             max_chars=settings.input.max_chars,
             truncate=settings.input.on_oversized == "truncate",
             columns=carried,
+            postgresql=table is not None and table.is_postgresql,
         ),
         call=CallSpec(
             task=settings.task,
@@ -197,17 +218,16 @@ def make_spec(
         shards=ShardFormat(
             settings.output.format,
             settings.output.rows_per_shard,
-            prepared.schema if settings.output.format == "parquet" else None,
+            None if settings.output.format == "jsonl" and table is None else prepared.schema,
+            settings.output.escape_formulas,
         ),
-        prior=[*(Prior(path, False) for path in results), *(Prior(path, True) for path in failures)],
-        recovered=[
-            *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
-            *(Prior(path, True, runs) for path in failures if runs),
-        ],
+        prior=prior,
+        recovered=just_recovered,
         prior_failures=failures,
         retry=options.retry,
         retry_reasons=options.retry_reasons,
         limit=options.limit,
+        table=table,
     )
 
 
@@ -230,6 +250,17 @@ def _set_aside(layout: Layout, run_id: str) -> None:
     ]
     plan_commit(layout, run_id, moves, [], None)
     carry_out(layout, run_id)
+
+
+def _open_tables(table: TableSpec, run_id: str, *, redo: bool) -> None:
+    """Makes the tables that are not there; those of another task are renamed first where it is to be done again."""
+    tables = Tables(table, write=True)
+    try:
+        if redo:
+            tables.set_aside(run_id)
+        tables.create()
+    finally:
+        tables.close()
 
 
 def _last_run_id(layout: Layout) -> str | None:

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pipelines.config import UsageError
 from transforms import files
 from transforms.agreement import answer_column
-from transforms.formats.spans import InputError, InputFile, Reading
+from transforms.database import DatabaseError
+from transforms.formats.spans import InputFile, Reading
 from transforms.inputs import Surveyed, find_inputs, survey
 from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
@@ -22,10 +23,11 @@ from transforms.llm.client import connect, draft
 from transforms.llm.columns import columns
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Template
-from transforms.read import first_fields
+from transforms.read import first_fields, shown_path
 from transforms.records import Fields
 from transforms.rows import result_schema, type_name, type_of
 from transforms.settings import Input, Settings
+from transforms.table import Tables, table_spec
 
 SAMPLED_RECORDS = 1000  # read before the run, to learn the input's columns from
 
@@ -93,15 +95,49 @@ def check_output(settings: Settings) -> Layout:
     return layout
 
 
+def check_table(settings: Settings, layout: Layout, last: Mapping[str, Any], schema: pa.Schema, *, redo: bool) -> None:
+    """Results go where those of earlier runs are, and the table's columns, unless it is to be set aside, are those of
+    the results. Connects to the database."""
+    name = settings.output.table
+    before = last.get("config", {}).get("output", {}).get("table")
+    if last and _same_table(name) != _same_table(before):
+        raise UsageError(
+            f"output.table: the runs in {settings.output.path} put their results into "
+            f"{table_spec(before).place if before else 'files'}; keep that or choose another --output"
+        )
+    if name is None:
+        return
+    if layout.shards(layout.results):
+        raise UsageError(f"output.table: {settings.output.path} holds results in files; choose another --output")
+    try:
+        tables = Tables(table_spec(name, schema))
+        try:
+            tables.check(columns=not redo)
+        finally:
+            tables.close()
+    except DatabaseError as error:
+        raise UsageError(f"output.table: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"output.table: {error}") from None
+
+
+def _same_table(text: str | None) -> tuple[str, str] | None:
+    """The database's and the table's name: the host may have moved."""
+    if text is None:
+        return None
+    spec = table_spec(text)
+    return spec.place.rpartition("/")[2], spec.name
+
+
 def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
     """Finds the input and checks the task against its columns. `earlier_types` are those that carried columns had
     in the run before, which they keep."""
     reading = reading_of(settings.input)
     try:
-        surveyed = list(survey(find_inputs(settings.input.paths), reading))
+        surveyed = list(survey(find_inputs(settings.input.paths, settings.input.query), reading))
         inputs = [each.item for each in surveyed]
         sample = first_fields(inputs, reading, SAMPLED_RECORDS)
-    except (InputError, OSError) as error:
+    except (ValueError, OSError, DatabaseError) as error:  # InputError is a ValueError
         raise UsageError(f"input.path: {error}") from None
     _check_columns(settings, reading, surveyed, list(dict.fromkeys(name for fields in sample for name in fields)))
     carried = _carried(settings, surveyed, sample, earlier_types)
@@ -128,7 +164,7 @@ def _check_columns(settings: Settings, reading: Reading, surveyed: Sequence[Surv
         if not each.columns or (each.item.format, each.columns) in checked:
             continue
         checked.add((each.item.format, each.columns))
-        where, known = each.item.path, each.columns
+        where, known = shown_path(each.item), each.columns
         _check_column("input.id", reading.id_in(each.item.format), where, known)
         if each.item.format == "jsonl":  # whose records may leave columns out: the id, and what text stands for, never
             if _uses_text(settings):

@@ -19,6 +19,7 @@ from transforms.results import result_batches
 from transforms.rows import EXPECTED
 from transforms.settings import Model, Task
 from transforms.stop import INTERRUPTED
+from transforms.table import table_spec
 
 _ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
 COUNTS = ("total", "skipped", "recovered", "ok", "failed", "unprocessed")
@@ -51,8 +52,14 @@ def print_account(account: dict[str, Any], layout: Layout) -> None:
     print_figures(account)
     if account["notes"]:
         say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
-    say(f"results:  {_where(layout, layout.results)}")
-    say(f"failures: {_where(layout, layout.failures)}")
+    table = account["config"].get("output", {}).get("table")
+    if table:
+        spec = table_spec(table)
+        say(f"results:  {spec.place}")
+        say(f"failures: {spec.place}_failures")
+    else:
+        say(f"results:  {_where(layout, layout.results)}")
+        say(f"failures: {_where(layout, layout.failures)}")
     say(f"account:  {layout.account(account['run_id'])}")
     if account["status"] != COMPLETE:
         say(f"{account['status']}: {account['stop_reason']}", error=True)

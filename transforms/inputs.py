@@ -11,8 +11,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from transforms import files
+from transforms.database import is_database
 from transforms.files import FileInfo
-from transforms.formats import openai_batch, parquet
+from transforms.formats import openai_batch, parquet, sql
 from transforms.formats.detect import format_of
 from transforms.formats.spans import NUMBER_DIGITS, InputError, InputFile, Reading
 from transforms.read import FORMATS
@@ -30,27 +31,35 @@ class Surveyed(NamedTuple):
     parameters: dict[str, object]
 
 
-def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
+def find_inputs(patterns: Sequence[str], query: str | None = None) -> list[InputFile]:
     """The files that match, each once, in the order of their paths: of a folder all that are in it and below, but
-    none whose name, or whose folder's name, begins with . or _. Raises InputError for a pattern without any."""
+    none whose name, or whose folder's name, begins with . or _. A database is taken as a file, with `query` or the
+    table that its URL names. Raises InputError for a pattern without any."""
     found: dict[str, int] = {}
     if not patterns:
         raise InputError("names no file")
     for pattern in patterns:
+        if is_database(pattern):
+            found[sql.source(pattern, query)] = 0
+            continue
         matches = _matches(pattern)
         if not matches:
             raise InputError(f"no file matches {pattern!r}")
         found.update((match.path, match.size) for match in matches)
     if len(found) > 10**NUMBER_DIGITS:
         raise InputError(f"{len(found):,} files match, {10**NUMBER_DIGITS:,} is the most: join small ones")
-    return [InputFile(path, number, found[path]) for number, path in enumerate(sorted(found))]
+    return [
+        InputFile(path, number, found[path], "sql" if is_database(path) else "jsonl")
+        for number, path in enumerate(sorted(found))
+    ]
 
 
 def survey(inputs: Iterable[InputFile], reading: Reading) -> Iterator[Surveyed]:
     """Looks into each file. Raises InputError, naming it, for one that cannot be read; OSError."""
     look = partial(_survey, reading)
     inputs = list(inputs)
-    if all(files.is_local(item.path) for item in inputs):  # in this thread, which Ctrl-C ends wherever it waits
+    if all(item.format == "sql" or files.is_local(item.path) for item in inputs):
+        # In this thread, which Ctrl-C ends wherever it waits.
         yield from map(look, inputs)
         return
     pool = ThreadPoolExecutor(_AT_ONCE)
@@ -61,6 +70,8 @@ def survey(inputs: Iterable[InputFile], reading: Reading) -> Iterator[Surveyed]:
 
 
 def _survey(reading: Reading, item: InputFile) -> Surveyed:
+    if item.format == "sql":
+        return Surveyed(item, tuple(sql.columns(item, reading)), None, {})
     item = item._replace(format=format_of(item.path, reading.format, reading.encoding))
     if item.format == "parquet":
         types = parquet.types(item)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from transforms.formats import delimited, jsonl, openai_batch, parquet, text_lines, whole_file
+from transforms.formats import delimited, jsonl, openai_batch, parquet, sql, text_lines, whole_file
 from transforms.formats.spans import NUMBER_DIGITS, Cut, Format, InputFile, Reading, Span, whole
 from transforms.parse import BadRow
 from transforms.records import Fields, Record, Row
@@ -35,6 +35,7 @@ FORMATS: Mapping[str, Format] = {
     "text": text_lines,
     "file": whole_file,
     "openai_batch": openai_batch,
+    "sql": sql,
 }
 
 
@@ -54,6 +55,11 @@ def order_of(record: Record) -> int:
     return int(record.span[:NUMBER_DIGITS]) << _POSITION_BITS | record.position
 
 
+def shown_path(place: InputFile | Span) -> str:
+    """Where rows come from, as messages and failure rows name it: a path, or a database without its query."""
+    return sql.shown_source(place.path) if place.format == "sql" else place.path
+
+
 def span_bytes(inputs: Iterable[InputFile]) -> int:
     """How long spans are to be, in bytes, given all of the input."""
     total = sum(item.size for item in inputs)
@@ -67,7 +73,7 @@ def split(item: InputFile, length: int, reading: Reading) -> Iterator[Span]:
 
 def read_records(span: Span, reading: Reading) -> Iterator[Record | BadRecord]:
     """The records of a span, in order, and what stands in the place of a record."""
-    path, key = span.path, span.key
+    path, key = shown_path(span), span.key
     for row in FORMATS[span.format].read(span, reading):
         if isinstance(row, Cut):
             yield BadRecord("bad_record", row.message, None, row.position, cut=True)
@@ -136,7 +142,7 @@ class ReadSpan(beam.DoFn):
                 continue
             self._bad.inc()
             if record.cut:
-                self._cut.append(f"{span.path}: {record.message}")
+                self._cut.append(f"{shown_path(span)}: {record.message}")
             yield beam.pvalue.TaggedOutput(DEAD_LETTER, self._failure(span, record))
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -149,5 +155,5 @@ class ReadSpan(beam.DoFn):
             reason=bad.reason,
             message=bad.message,
             input=bad.fields,
-            source={"file": span.path, "position": bad.position},
+            source={"file": shown_path(span), "position": bad.position},
         )

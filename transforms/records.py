@@ -36,6 +36,16 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def compact_json(value: Any) -> str:
+    """`value` as strict JSON without spaces, its keys as they are. Raises ValueError for NaN."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def as_text(value: Any) -> str:
+    """What stands in a text column: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else compact_json(value)
+
+
 def content_id(fields: Fields) -> str:
     """The id of a record that has no id column: a hash of its canonical JSON, 32 hexadecimal digits."""
     return hashlib.blake2b(canonical_json(fields).encode(), digest_size=16).hexdigest()

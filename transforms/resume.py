@@ -14,9 +14,11 @@ import apache_beam as beam
 import pyarrow.parquet as pq
 
 from transforms import digests, files, journal
+from transforms.csv_file import csv_ids
 from transforms.digests import PartitionedDigests, digest
 from transforms.records import Record
 from transforms.rows import UNCALLED
+from transforms.table_ids import PriorRows, prior_rows
 from transforms.tally import TALLY, bundle_tally
 
 Retry = Literal["retryable", "all", "none"]
@@ -35,11 +37,14 @@ class Prior(NamedTuple):
 
 
 def result_ids(path: str) -> Iterator[str]:
-    """The ids in a results file, Parquet or JSONL by its ending."""
+    """The ids in a results file, Parquet, CSV or JSONL by its ending."""
     if path.endswith(".parquet"):
         with files.open_read(path) as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH, columns=["id"]):
                 yield from batch.column(0).to_pylist()
+        return
+    if path.endswith(".csv"):
+        yield from csv_ids(path)
         return
     for row in read_jsonl(path):
         yield row["id"]
@@ -66,11 +71,13 @@ def done_failure(row: dict[str, Any], retry: Retry, reasons: Collection[str] = (
     return retry == "none" or not row["retryable"]
 
 
-def done_ids(prior: Prior, retry: Retry, reasons: Collection[str] = ()) -> Iterator[str]:
-    """The ids of an earlier output file that are not to be asked again."""
+def done_ids(prior: Prior | PriorRows, retry: Retry, reasons: Collection[str] = ()) -> Iterator[str]:
+    """The ids of an earlier output file, or of a range of a table, that are not to be asked again."""
+    if isinstance(prior, PriorRows):
+        return (row["id"] for row in prior_rows(prior) if not prior.is_failures or done_failure(row, retry, reasons))
     if prior.is_journal:
         entries = (entry for entry in journal.read(prior.path) if entry is not None)
-        return (e.row["id"] for e in entries if e.outcome == journal.OK or done_failure(e.row, retry))
+        return (e.row["id"] for e in entries if e.outcome == journal.OK or done_failure(e.row, retry, reasons))
     if not prior.is_failures:
         return result_ids(prior.path)
     return (
@@ -82,7 +89,7 @@ def done_ids(prior: Prior, retry: Retry, reasons: Collection[str] = ()) -> Itera
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests.
+    """Prior, PriorRows -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests.
 
     Failures for one of `reasons` are not done, whatever `retry` says."""
 
@@ -99,7 +106,7 @@ class DoneIds(beam.PTransform):
         )
 
 
-def _partitions(prior: Prior, retry: Retry, reasons: tuple[str, ...]) -> Iterable[tuple[int, bytes]]:
+def _partitions(prior: Prior | PriorRows, retry: Retry, reasons: tuple[str, ...]) -> Iterable[tuple[int, bytes]]:
     return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry, reasons))
 
 

@@ -18,6 +18,7 @@ from transforms.llm.prompts import Template
 from transforms.read import DEAD_LETTER
 from transforms.records import Record
 from transforms.rows import RunStamp, failure_row
+from transforms.table_cells import id_problem
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Rules:
     max_chars: int
     truncate: bool
     columns: Mapping[str, pa.DataType]
+    postgresql: bool = False  # whether results go where not every id can be stored
 
 
 class Screen:
@@ -40,6 +42,9 @@ class Screen:
 
     def check(self, record: Record) -> Record | tuple[str, str]:
         """The record to call, which may be a shortened one, or the reason and message that set it aside."""
+        problem = id_problem(record.id) if self._rules.postgresql else None
+        if problem:
+            return "bad_id", problem
         values = self._template.values(record.fields)
         if values and not any(value.strip() for value in values.values()):
             return "empty_input", f"nothing in {', '.join(values)}"

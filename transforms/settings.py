@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from transforms.database import check_url, hidden, is_database, split_table
+
 ColumnType = Literal["string", "integer", "number", "boolean", "json"]
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -41,6 +43,7 @@ class Input(Section):
     """Which records are read, and which of their columns mean what."""
 
     path: str | list[str]
+    query: str | None = None  # SQL, where path is a database's URL without a table
     # auto: told by each file's content, else by its name.
     format: Literal["auto", "jsonl", "csv", "tsv", "parquet", "text", "file", "openai_batch"] = "auto"
     # None: csv's is found from the header, tsv's is a tab.
@@ -62,6 +65,23 @@ class Input(Section):
             pass
         raise ValueError(f"no text encoding that Python knows, got {encoding!r}")
 
+    @model_validator(mode="after")
+    def _database_is_one(self) -> Input:
+        databases = [path for path in self.paths if is_database(path)]
+        if self.query is not None and (len(self.paths) != 1 or not databases):
+            raise ValueError("query: path must be the URL of one database")
+        for path in databases:
+            url, sign, table = hidden(path).partition("#")
+            try:
+                check_url(url)
+            except ValueError as error:
+                raise ValueError(f"path: {error}") from None
+            if (self.query is None) == (not sign):
+                raise ValueError("path: a database needs input.query, or a table: URL#TABLE, and not both")
+            if sign and (not table or any(map(str.isspace, table))):
+                raise ValueError("path: must end with the table's name: #TABLE")
+        return self
+
     @property
     def paths(self) -> list[str]:
         """The path or paths, as a list."""
@@ -72,8 +92,19 @@ class Output(Section):
     """Where results go, and how."""
 
     path: Annotated[str, Field(min_length=1)]
-    format: Literal["parquet", "jsonl"] = "parquet"
+    format: Literal["parquet", "jsonl", "csv"] = "parquet"
+    escape_formulas: bool = True  # csv: an apostrophe before a text that a spreadsheet would take for a formula
     rows_per_shard: PositiveInt = 100_000
+    table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
+
+    @model_validator(mode="after")
+    def _table_is_one(self) -> Output:
+        if self.table is not None:
+            try:
+                split_table(hidden(self.table))
+            except ValueError as error:
+                raise ValueError(f"table: {error}") from None
+        return self
 
 
 class Price(Section):
