@@ -135,10 +135,9 @@ def make_spec(
         span_bytes=span_bytes(prepared.inputs),
         id_column=settings.input.id,
         rules=Rules(
-            prompt=settings.task.prompt,
-            text_column=settings.input.text,
-            max_chars=settings.input.max_chars,
-            truncate=settings.input.on_oversized == "truncate",
+            task=settings.task,
+            input=settings.input,
+            model=settings.model,
             columns=carried,
         ),
         call=CallSpec(

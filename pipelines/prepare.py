@@ -17,8 +17,9 @@ from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
 from transforms.llm.client import connect
 from transforms.llm.columns import columns
+from transforms.llm.examples import check_answers
 from transforms.llm.price_table import Found, find_price
-from transforms.llm.prompts import Template
+from transforms.llm.prompts import Prompts
 from transforms.read import InputError, InputFile, find_inputs, first_fields
 from transforms.records import Fields
 from transforms.rows import ARROW_TYPES, result_schema
@@ -36,7 +37,8 @@ class Prepared(NamedTuple):
 
 
 def check_model(settings: Settings) -> None:
-    """The key is set, the model is there, a request can be made of the settings, the answer's schema is one."""
+    """The key is set, the model is there, a request can be made of the settings, the answer's schema is one, and the
+    examples' answers are what it says."""
     try:
         if settings.model.provider == "embedded":
             from transforms.llm.embedded import find_model
@@ -46,6 +48,8 @@ def check_model(settings: Settings) -> None:
             for model in settings.model.per_endpoint:
                 connect(settings.task, model, settings.limits, pool_size=1).close()  # makes no connection
         AnswerParser(settings.task.answer_schema)
+        Prompts(settings.task, settings.input, settings.model)
+        check_answers(settings.task)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -105,12 +109,10 @@ def _check_columns(settings: Settings, known: Sequence[str]) -> None:
     for name in wanted.carry:
         if name not in known:
             raise UsageError(f"input.carry: the input has no column {name!r}; its columns are: {listed}")
-    alias = {"text": wanted.text} if wanted.text else None
-    for key, text in (("task.system", settings.task.system), ("task.prompt", settings.task.prompt)):
-        try:
-            Template(text, alias).check(known)
-        except ValueError as error:
-            raise UsageError(f"{key}: {error}") from None
+    try:
+        Prompts(settings.task, wanted, settings.model).check(known)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _carried(settings: Settings, sample: Sequence[Fields], earlier: Mapping[str, str]) -> dict[str, str]:

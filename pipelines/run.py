@@ -15,8 +15,16 @@ from pipelines.terminal import say, survive_any_encoding
 USAGE, INTERRUPTED = 2, 130
 
 
-def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
-    """Runs the pipeline whose default configuration is configs/<name>.yaml. Returns the exit code."""
+def main(
+    name: str,
+    description: str,
+    argv: Sequence[str] | None = None,
+    *,
+    files: str = "reviews",
+    has_default: bool = True,
+) -> int:
+    """Runs the pipeline whose default configuration is configs/<name>.yaml, or with `has_default` False the one that
+    the command line has to name. `files` are what its help reads in examples. Returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     survive_any_encoding()
     _quiet_libraries(verbose="--verbose" in arguments)
@@ -25,7 +33,8 @@ def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
             arguments,
             prog=f"python -m pipelines.{name}",
             description=description,
-            default_config=default_config(name),
+            default_config=default_config(name) if has_default else None,
+            files=files,
         )
         settings = load(options.config, options.set, input_path=options.input, output_path=options.output)
         # Late: it imports apache_beam, which takes longer than all checks so far.

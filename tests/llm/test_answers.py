@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from transforms.llm.answers import AnswerParser
+from transforms.llm.answers import AnswerParser, Parsed
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import RowError
 
@@ -126,7 +126,7 @@ def test_what_a_filter_found_is_named() -> None:
 
 
 def test_without_a_schema_the_text_is_the_answer() -> None:
-    assert AnswerParser(None).parse(Completion("any text {", finish_reason="stop")) == ({}, False)
+    assert AnswerParser(None).parse(Completion("any text {", finish_reason="stop")) == Parsed({})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from transforms.llm.endpoint import LiveEndpoint
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, FormatRefused, RowError, Stopped, TransientError
 from transforms.llm.gate import Gate
+from transforms.llm.prompt import Prompt
 from transforms.settings import Input, Limits, Model, Task
 
 SCHEMA = {"type": "object", "properties": {"label": {"enum": ["a", "b"]}}, "required": ["label"]}
@@ -85,8 +86,8 @@ class Broken:
     def __init__(self, text: Any = "A") -> None:
         self.text = text
 
-    def complete(self, system: str, user: str) -> Completion:
-        if "bad" in user:
+    def complete(self, prompt: Prompt) -> Completion:
+        if "bad" in prompt.messages:
             raise KeyError("choices")
         return Completion(self.text, usage=Usage(1, 1))
 
@@ -291,7 +292,7 @@ def test_answers_that_do_not_count_are_answers(server: Any, client: Callable[...
 
 def test_an_endpoint_that_refuses_every_format_stops_the_run(time: Any) -> None:
     class Refusing(Broken):
-        def complete(self, system: str, user: str) -> Completion:
+        def complete(self, prompt: Prompt) -> Completion:
             raise FormatRefused("no", http_status=400)
 
     with pytest.raises(AccountError) as caught:

@@ -15,6 +15,7 @@ from transforms.read import DEAD_LETTER
 from transforms.records import Record
 from transforms.rows import ARROW_TYPES
 from transforms.screen import Rules, Screen, ScreenContent, misfit
+from transforms.settings import Input, Model, Task
 from transforms.write import ParquetWriter
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -25,14 +26,13 @@ VALUES = st.recursive(
 
 
 def rules(**changes: Any) -> Rules:
-    known: dict[str, Any] = {
-        "prompt": "About: {text}",
-        "text_column": None,
-        "max_chars": 10,
-        "truncate": False,
-        "columns": {},
-    }
-    return Rules(**{**known, **changes})
+    input = {"path": "x", "max_chars": 10, "text": changes.pop("text_column", None)}
+    if changes.pop("truncate", False):
+        input["on_oversized"] = "truncate"
+    columns, provider = changes.pop("columns", {}), changes.pop("provider", "openai")
+    if "messages" not in changes:
+        changes = {"prompt": "About: {text}", **changes}
+    return Rules(Task(**changes), Input(**input), Model(provider=provider, name="m"), columns)
 
 
 def check(record: Record, **changes: Any) -> Record | tuple[str, str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any
 
 from transforms.llm.completion import Completion
 from transforms.llm.errors import CallError
 from transforms.llm.notes import STRUCTURED_OUTPUT_FALLBACK
+from transforms.llm.prompt import Prompt, encode
 from transforms.llm.rate_headers import rate_headers
 from transforms.llm.structured_output import Mode, StructuredOutput
 from transforms.llm.transport import Response, Transport
 from transforms.settings import Model
-
-encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class ChatClient(ABC):
@@ -23,11 +23,10 @@ class ChatClient(ABC):
         self._transport = transport
         self._output = output
 
-    def complete(self, system: str, user: str) -> Completion:
-        """Make one request; an empty `system` is left out. Raises CallError."""
-        prompt = (system, user)
+    def complete(self, prompt: Prompt) -> Completion:
+        """Make one request. Raises CallError."""
         mode = self._output.mode(prompt)
-        response = self._transport.post(self._request(mode, system, user).encode())
+        response = self._transport.post(self._request(mode, prompt).encode())
         rate = rate_headers(response.headers)
         try:
             if not response.ok():
@@ -46,7 +45,7 @@ class ChatClient(ABC):
         self._transport.close()
 
     @abstractmethod
-    def _request(self, mode: Mode, system: str, user: str) -> str:
+    def _request(self, mode: Mode, prompt: Prompt) -> str:
         """The body of a request, as JSON."""
 
     @abstractmethod
@@ -60,6 +59,12 @@ class ChatClient(ABC):
     def _names_format(self, response: Response) -> bool:
         """Whether an error says that the way to ask for JSON is what it refuses."""
         return False
+
+
+def start_of_body(body: dict[str, Any], row_parameters: Collection[str]) -> str:
+    """The JSON of a request's body up to what a prompt adds, which is the same for every row. `row_parameters` are
+    those that each prompt brings with it: a body must not have them twice."""
+    return encode({key: value for key, value in body.items() if key not in row_parameters})[:-1] + ", "
 
 
 def check_parameters(model: Model, ours: tuple[str, ...]) -> None:

@@ -9,10 +9,10 @@ from typing import NamedTuple, Protocol
 from transforms.llm.anthropic import AnthropicClient
 from transforms.llm.azure import AzureClient
 from transforms.llm.completion import Completion
+from transforms.llm.defaults import parameters
 from transforms.llm.openai import OpenAIClient
+from transforms.llm.prompt import Prompt
 from transforms.settings import Limits, Model, Task
-
-EMBEDDED_PARAMETERS = {"temperature": 0, "max_tokens": 256}
 
 
 class Provider(NamedTuple):
@@ -34,8 +34,8 @@ PROVIDERS = {
 class Client(Protocol):
     """An endpoint with one model behind it. Any number of threads may call it at once."""
 
-    def complete(self, system: str, user: str) -> Completion:
-        """Make one request; an empty `system` is left out. Raises CallError."""
+    def complete(self, prompt: Prompt) -> Completion:
+        """Make one request. Raises CallError."""
 
     def close(self) -> None:
         """Let go of connections and processes."""
@@ -57,6 +57,7 @@ def connect(task: Task, model: Model, limits: Limits, *, pool_size: int) -> Clie
         json_schema=task.answer_schema,
         task_name=task.name,
         pool_size=pool_size,
+        row_parameters=task.parameters_from,
     )
 
 
@@ -88,9 +89,8 @@ class _Embedded:
         from transforms.llm.embedded import EmbeddedServer, find_model
 
         path = find_model(model.path)
-        parameters = {**EMBEDDED_PARAMETERS, **model.parameters}
         mode = "json_schema" if model.structured_output == "auto" else model.structured_output  # it has them all
-        filled = {"name": model.name or Path(path).stem, "parameters": parameters, "structured_output": mode}
+        filled = {"name": model.name or Path(path).stem, "parameters": parameters(model), "structured_output": mode}
         self._server = EmbeddedServer(path, slots=slots)
         try:
             self._client = OpenAIClient(
@@ -101,14 +101,15 @@ class _Embedded:
                 json_schema=task.answer_schema,
                 task_name=task.name,
                 pool_size=slots,
+                row_parameters=task.parameters_from,
                 use_environment=False,  # a proxy for the world outside does not know this loopback address
             )
         except BaseException:
             self._server.close()
             raise
 
-    def complete(self, system: str, user: str) -> Completion:
-        return self._client.complete(system, user)
+    def complete(self, prompt: Prompt) -> Completion:
+        return self._client.complete(prompt)
 
     def close(self) -> None:
         self._client.close()

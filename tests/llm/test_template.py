@@ -1,8 +1,8 @@
-"""Prompts and their placeholders."""
+"""Texts and their placeholders."""
 
 import pytest
 
-from transforms.llm.prompts import Template
+from transforms.llm.template import Template
 
 JSON_EXAMPLE = 'Label this text. Answer as {"label": "..."}.\n\nText: {text}\n'
 
