@@ -73,7 +73,7 @@ class Task(Section):
     @field_validator("prompt")
     @classmethod
     def _prompt(cls, prompt: str, info: Any) -> str:
-        if not prompt and info.data.get("messages") is None:
+        if not prompt and info.data.get("messages", ...) is None:
             raise PydanticCustomError("string_too_short", "must not be empty")
         return prompt
 

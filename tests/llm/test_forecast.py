@@ -61,3 +61,21 @@ def test_an_answer_is_not_expected_to_pass_its_limit() -> None:
     for _ in range(30):
         learning.learn(100, 20, 40)
     assert learning.cost_usd(Size(0)) == pytest.approx(500 / 1e6)
+
+
+def test_a_rows_own_limit_goes_before_the_models() -> None:
+    task = Task(prompt="{text}", parameters_from={"max_tokens": "n"}, examples=[{"input": "abc", "answer": "de"}])
+    mine = Forecast(task, Input(path="x"), Model(parameters={"max_tokens": 50}), PRICE)
+    size = mine.size({"text": "x" * 95, "n": 7})
+    assert size == Size(100, 7)
+    assert mine.cost_usd(size) == pytest.approx((100 + 70) / 1e6)
+    assert mine.cost_usd(mine.size({"text": "x" * 95})) == pytest.approx((100 + 500) / 1e6)
+    for _ in range(30):
+        mine.learn(100, 20, 7)
+    assert mine.cost_usd(Size(0, 10)) == pytest.approx(100 / 1e6)
+    assert mine.cost_usd(Size(0, 90)) == pytest.approx(140 / 1e6)
+
+
+def test_an_image_is_reckoned_with() -> None:
+    mine = Forecast(Task(prompt="{text}", images="photo"), Input(path="x"), Model(provider="openai", name="m"), PRICE)
+    assert mine.size({"text": "abc", "photo": "http://x/a"}) == Size(4003)

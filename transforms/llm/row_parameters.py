@@ -56,7 +56,7 @@ def _checked(name: str, value: Any, column: str) -> Any:
     if name == "seed":
         number = _number(value)
         if number is not None and number.is_integer():
-            return int(value)
+            return value if isinstance(value, int) else int(number)
         raise _wrong(name, value, column, "a whole number")
     if name in _NUMBERS:
         number = _number(value)
