@@ -113,9 +113,6 @@ class TestOtherPrompts:
         {"role": "user", "content": "0123"},
         {"role": "assistant", "content": [{"type": "text", "text": "456789"}]},
     ]
-        {"role": "user", "content": "0123"},
-        {"role": "assistant", "content": [{"type": "text", "text": "456789"}]},
-    ]
 
     def test_all_texts_of_a_conversation_count(self, make: Any) -> None:
         record = make.record(chat=self.CHAT)
