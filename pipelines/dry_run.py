@@ -16,7 +16,7 @@ from transforms import digests
 from transforms.digests import DigestSet, digest
 from transforms.llm.chat import Preview
 from transforms.llm.client import draft
-from transforms.llm.prompts import Template
+from transforms.llm.prompts import Prompts
 from transforms.llm.secrets import masked
 from transforms.read import read_records, split
 from transforms.records import Record
@@ -39,11 +39,10 @@ def dry_run(settings: Settings, options: Options) -> int:
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from None
     spec = spec_of(settings, options, checked, found)
-    alias = {"text": settings.input.text} if settings.input.text else {}
-    system, prompt = (Template(text, alias) for text in (settings.task.system, settings.task.prompt))
+    prompts = Prompts(settings.task, settings.input, settings.model)
     shown = 0
     for record in islice(to_do(spec), options.limit or _SHOWN):
-        preview = client.preview(system.render(record.fields), prompt.render(record.fields))
+        preview = client.preview(prompts.render(record.fields))
         say(f"{describe(record, preview)}\n")
         shown += 1
     client.close()

@@ -37,6 +37,12 @@ def task_fingerprint(settings: Settings) -> dict[str, Any]:
     if model.provider == "embedded":
         # The file's name only: the same model may lie elsewhere on another machine.
         shape["model.path"] = PurePath(model.path).name if model.path else None
+    # What is not used is left out, so that a task is the same as before there was such a key.
+    for name in ("examples", "messages", "parameters_from"):
+        if getattr(task, name):
+            shape[f"task.{name}"] = task.model_dump(mode="json", include={name})[name]
+    if task.image_columns:
+        shape["task.images"] = task.image_columns
     if settings.input.on_oversized == "truncate":
         shape["input.max_chars"] = settings.input.max_chars
     plain: dict[str, Any] = _numbers(shape)

@@ -197,10 +197,9 @@ def make_spec(
         span_bytes=span_bytes(prepared.inputs),
         reading=prepared.reading,
         rules=Rules(
-            prompt=settings.task.prompt,
-            text_column=settings.input.text,
-            max_chars=settings.input.max_chars,
-            truncate=settings.input.on_oversized == "truncate",
+            task=settings.task,
+            input=settings.input,
+            model=settings.model,
             columns=carried,
             postgresql=table is not None and table.is_postgresql,
         ),

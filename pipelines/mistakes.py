@@ -15,6 +15,7 @@ from transforms.llm.secrets import masked
 # Keys of which a value may have one of several shapes: what pydantic says of each shape in turn helps nobody.
 _SHAPES = {
     "input.path": "must be text or a list of texts",
+    "task.images": "must be a column or a list of columns",
     "input.carry": "must be a list of columns, or a mapping to types: string, integer, number, boolean, json",
 }
 _KINDS = {

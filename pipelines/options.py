@@ -25,21 +25,23 @@ RUNNERS = ("DirectRunner", "PrismRunner", "FlinkRunner", "SparkRunner", "Dataflo
 
 _EPILOG = """\
 every flag of Apache Beam is taken too, written in full, e.g.
-  %(prog)s --input 'reviews/*.jsonl' --output gs://bucket/out --runner DataflowRunner --project p --region r
-  %(prog)s --runner FlinkRunner --flink_master localhost:8081 --parallelism 4
+  {prog} --input '{files}/*.jsonl' --output gs://bucket/out --runner DataflowRunner --project p --region r
+  {prog} --runner FlinkRunner --flink_master localhost:8081 --parallelism 4
 
 examples:
-  %(prog)s
-      the sample that comes with the package, with the embedded model, on this machine
-  %(prog)s --input 'reviews/*.jsonl' --output out/reviews --limit 20
+  {prog}
+      {first}
+  {prog} --input '{files}/*.jsonl' --output out/{files} --limit 20
       a first look at files of your own; the same command without --limit does the rest
-  %(prog)s --input 'reviews/*.jsonl' --output out/reviews --estimate
+  {prog} --input '{files}/*.jsonl' --output out/{files} --estimate
       what that would cost, without a call; --dry-run shows the first requests, --pilot 200 tries 200 records
-  %(prog)s --set model.provider=openai --set model.name=gpt-4o-mini --set model.api_key_env=OPENAI_API_KEY
+  {prog} --set model.provider=openai --set model.name=gpt-4o-mini --set model.api_key_env=OPENAI_API_KEY
       another model; running a command again continues where it stopped and pays for no answer twice
 
 exit codes: 0 complete, 1 broken, 2 wrong usage, configuration or input, 3 stopped early, 130 interrupted
 """
+_WITH_DEFAULT = "the sample that comes with the package, with the embedded model, on this machine"
+_WITHOUT_DEFAULT = "the task that FILE describes; configs/tickets.yaml is an example to copy"
 
 
 @dataclass(frozen=True)
@@ -67,16 +69,21 @@ class _Parser(argparse.ArgumentParser):
         _refuse(message)
 
 
-def parse(argv: Sequence[str], *, prog: str, description: str, default_config: str) -> Options:
-    """`argv` (without the program's name) as Options, its flags for Beam checked by check_beam_flags().
+def parse(
+    argv: Sequence[str], *, prog: str, description: str, default_config: str | None, files: str = "reviews"
+) -> Options:
+    """`argv` (without the program's name) as Options, its flags for Beam checked by check_beam_flags(). Without a
+    `default_config` the command line has to name one. `files` are what the help reads in examples.
 
     Raises UsageError for everything that is wrong, SystemExit(0) after --help and --version."""
-    parser = _parser(prog, description, default_config)
+    parser = _parser(prog, description, default_config, files)
     if "--" in argv:
         raise UsageError("unexpected argument '--'")
     own, beam_args = parser.parse_known_args(argv)
     if beam_args:
         check_beam_flags(beam_args, own_flags=_flags(parser))
+    if own.config is None:
+        raise UsageError("--config is missing: name the file that describes your task, e.g. --config tickets.yaml")
     if own.dry_run and own.pilot is not None:
         raise UsageError("--dry-run: not allowed with argument --pilot: --limit says how many requests it shows")
     values = vars(own)
@@ -123,11 +130,11 @@ def check_beam_flags(beam_args: Sequence[str], own_flags: Iterable[str] = ()) ->
         _check_runner(known.runner)
 
 
-def _parser(prog: str, description: str, default_config: str) -> argparse.ArgumentParser:
+def _parser(prog: str, description: str, default_config: str | None, files: str) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=prog,
         description=description,
-        epilog=_EPILOG,
+        epilog=_epilog(prog, default_config, files),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [flag ...] [flag of Apache Beam ...]",
         allow_abbrev=False,
@@ -137,7 +144,7 @@ def _parser(prog: str, description: str, default_config: str) -> argparse.Argume
         "--config",
         metavar="FILE",
         default=default_config,
-        help="configuration in YAML (default: %(default)s)",
+        help="configuration in YAML" + (" (default: %(default)s)" if default_config else "; it has to be given"),
     )
     add(
         "--input",
@@ -203,6 +210,11 @@ def _parser(prog: str, description: str, default_config: str) -> argparse.Argume
     add("--verbose", action="store_true", help="log each step")
     add("--version", action="version", version=_version())
     return parser
+
+
+def _epilog(prog: str, default_config: str | None, files: str) -> str:
+    command, first = (prog, _WITH_DEFAULT) if default_config else (f"{prog} --config FILE", _WITHOUT_DEFAULT)
+    return _EPILOG.format(prog=command, files=files, first=first)
 
 
 def _count(text: str) -> int:

@@ -21,8 +21,10 @@ from transforms.layout import Layout
 from transforms.llm.answers import AnswerParser
 from transforms.llm.client import connect, draft
 from transforms.llm.columns import columns
+from transforms.llm.examples import check_answers
 from transforms.llm.price_table import Found, find_price
-from transforms.llm.prompts import Template
+from transforms.llm.prompts import Prompts
+from transforms.llm.template import Template
 from transforms.read import first_fields, shown_path
 from transforms.records import Fields
 from transforms.rows import result_schema, type_name, type_of
@@ -44,7 +46,8 @@ class Prepared(NamedTuple):
 
 
 def check_model(settings: Settings) -> None:
-    """The key is set, the model is there, a request can be made of the settings, the answer's schema is one."""
+    """The key is set, the model is there, a request can be made of the settings, the answer's schema is one, and the
+    examples' answers are what it says."""
     try:
         if settings.model.provider == "embedded":
             from transforms.llm.embedded import find_model
@@ -54,6 +57,8 @@ def check_model(settings: Settings) -> None:
             for model in settings.model.per_endpoint:
                 connect(settings.task, model, settings.limits, pool_size=1).close()  # makes no connection
         AnswerParser(settings.task.answer_schema)
+        Prompts(settings.task, settings.input, settings.model)
+        check_answers(settings.task)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -180,12 +185,10 @@ def _check_task(settings: Settings, where: str, known: Sequence[str]) -> None:
     _check_column("task.expected", settings.task.expected, where, known)
     for name in settings.input.carry:
         _check_column("input.carry", name, where, known)
-    alias = {"text": settings.input.text} if settings.input.text else None
-    for key, text in (("task.system", settings.task.system), ("task.prompt", settings.task.prompt)):
-        try:
-            Template(text, alias).check(known)
-        except ValueError as error:
-            raise UsageError(f"{key}: {where}: {error}") from None
+    try:
+        Prompts(settings.task, settings.input, settings.model).check(known, where)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _check_column(key: str, name: str | None, where: str, known: Sequence[str]) -> None:

@@ -10,19 +10,35 @@ from collections.abc import Sequence
 
 from pipelines.config import UsageError, default_config, load
 from pipelines.interrupts import EXIT_CODE, raised
-from pipelines.options import parse
+from pipelines.options import Options, parse
 from pipelines.terminal import say, survive_any_terminal
 
 USAGE, INTERRUPTED = 2, EXIT_CODE
 
 
-def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
-    """Runs the pipeline whose default configuration is configs/<name>.yaml. Returns the exit code."""
+def main(
+    name: str,
+    description: str,
+    argv: Sequence[str] | None = None,
+    *,
+    files: str = "reviews",
+    has_default: bool = True,
+) -> int:
+    """Runs the pipeline whose default configuration is configs/<name>.yaml, or with `has_default` False the one that
+    the command line has to name. `files` are what its help reads in examples. Returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     survive_any_terminal()
     _quiet_libraries(verbose="--verbose" in arguments)
     try:
-        return _run(name, description, arguments)
+        with raised():
+            options = parse(
+                arguments,
+                prog=f"python -m pipelines.{name}",
+                description=description,
+                default_config=default_config(name) if has_default else None,
+                files=files,
+            )
+            return _run(options)
     except UsageError as error:
         say(f"paidonce: {error}", error=True)
         return USAGE
@@ -31,27 +47,20 @@ def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(name: str, description: str, arguments: Sequence[str]) -> int:
-    with raised():
-        options = parse(
-            arguments,
-            prog=f"python -m pipelines.{name}",
-            description=description,
-            default_config=default_config(name),
-        )
-        settings = load(options.config, options.set, input_path=options.input, output_path=options.output)
-        # Late: they import apache_beam, which takes longer than all checks so far.
-        if options.estimate:
-            from pipelines.estimate import estimate
+def _run(options: Options) -> int:
+    settings = load(options.config, options.set, input_path=options.input, output_path=options.output)
+    # Late: they import apache_beam, which takes longer than all checks so far.
+    if options.estimate:
+        from pipelines.estimate import estimate
 
-            return estimate(settings, options)
-        if options.dry_run:
-            from pipelines.dry_run import dry_run
+        return estimate(settings, options)
+    if options.dry_run:
+        from pipelines.dry_run import dry_run
 
-            return dry_run(settings, options)
-        from pipelines.launch import launch
+        return dry_run(settings, options)
+    from pipelines.launch import launch
 
-        return launch(settings, options)
+    return launch(settings, options)
 
 
 def _quiet_libraries(*, verbose: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from transforms import journal
 from transforms.journal import OK, Entry
 from transforms.llm.errors import Stopped
-from transforms.llm.forecast import Forecast
+from transforms.llm.forecast import Forecast, Size
 from transforms.llm.notes import REASKED
 from transforms.stop import POLL_SECONDS, StopSign
 
@@ -30,10 +30,10 @@ class Spent(Exception):
 
 
 class Share(NamedTuple):
-    """What is set aside for a call under way: US dollars, for a request of so many characters."""
+    """What is set aside for a call under way: US dollars, for a request of that size."""
 
     usd: float
-    characters: int
+    size: Size
 
 
 class Budget:
@@ -56,15 +56,15 @@ class Budget:
     def reserve(self, fields: Mapping[str, Any], stop: StopSign) -> Share:
         """Sets aside what a row's call may cost, when there is room for it: where calls under way hold too much, it
         waits for their ends. Raises Spent, or Stopped if the run stops meanwhile."""
-        characters = self._characters(fields)
+        size = self._size(fields)
         with self._freed:
             while not self._over:
-                usd = self._forecast.cost_usd(characters)
+                usd = self._forecast.cost_usd(size)
                 if self._spent + self._reserved + usd <= self._max:
                     self._under_way += 1
                     self._reserved += usd
                     self._freed.notify()  # there may be room for one more of those that wait
-                    return Share(usd, characters)
+                    return Share(usd, size)
                 if not self._under_way:
                     self._over = True
                     self._freed.notify_all()
@@ -96,13 +96,13 @@ class Budget:
         self._spent += cost
         prompt, output = row["prompt_tokens"], row["completion_tokens"]
         if prompt is not None and output is not None:
-            self._forecast.learn(share.characters, prompt, output, 1 + entry.notes.get(REASKED, 0))
+            self._forecast.learn(share.size.characters, prompt, output, 1 + entry.notes.get(REASKED, 0))
 
-    def _characters(self, fields: Mapping[str, Any]) -> int:
+    def _size(self, fields: Mapping[str, Any]) -> Size:
         try:
-            return self._forecast.characters(fields)
+            return self._forecast.size(fields)
         except Exception:  # a row that no prompt can be made of is never sent, and fails where it is tried
-            return 0
+            return Size(0)
 
 
 _lock = threading.Lock()

@@ -14,10 +14,11 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 
 from transforms.formats.arrow_values import typed_value
-from transforms.llm.prompts import Template
+from transforms.llm.prompts import Prompts
 from transforms.read import DEAD_LETTER
 from transforms.records import Record
 from transforms.rows import RunStamp, failure_row
+from transforms.settings import Input, Model, Task
 from transforms.table_cells import id_problem
 
 
@@ -25,10 +26,9 @@ from transforms.table_cells import id_problem
 class Rules:
     """What a record must be for a call. `columns` are those carried into the results, with their Arrow types."""
 
-    prompt: str
-    text_column: str | None
-    max_chars: int
-    truncate: bool
+    task: Task
+    input: Input
+    model: Model
     columns: Mapping[str, pa.DataType]
     postgresql: bool = False  # whether results go where not every id can be stored
 
@@ -38,22 +38,28 @@ class Screen:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._template = Template(rules.prompt, {"text": rules.text_column} if rules.text_column else None)
+        self._prompts = Prompts(rules.task, rules.input, rules.model)
+        self._max_chars = rules.input.max_chars
 
     def check(self, record: Record) -> Record | tuple[str, str]:
         """The record to call, which may be a shortened one, or the reason and message that set it aside."""
         problem = id_problem(record.id) if self._rules.postgresql else None
         if problem:
             return "bad_id", problem
-        values = self._template.values(record.fields)
-        if values and not any(value.strip() for value in values.values()):
+        try:
+            self._prompts.check_row(record.fields)
+        except ValueError as error:
+            return "bad_record", str(error)
+        values = self._prompts.values(record.fields)
+        empty = bool(values) and not any(value.strip() for value in values.values())
+        if empty and not self._prompts.shows_image(record.fields):
             return "empty_input", f"nothing in {', '.join(values)}"
         chars = sum(map(len, values.values()))
-        if chars > self._rules.max_chars:
-            message = f"{chars} characters, input.max_chars is {self._rules.max_chars}"
-            if not self._rules.truncate:
+        if chars > self._max_chars:
+            message = f"{chars} characters, input.max_chars is {self._max_chars}"
+            if self._rules.input.on_oversized != "truncate":
                 return "oversized_input", message
-            shorter = self._shorten(record, values, chars - self._rules.max_chars)
+            shorter = self._shorten(record, values, chars - self._max_chars)
             if shorter is None:
                 return "oversized_input", f"{message}, and no text column is long enough to be cut"
             record = shorter
@@ -66,7 +72,7 @@ class Screen:
     def _shorten(self, record: Record, values: Mapping[str, str], excess: int) -> Record | None:
         longest = max(values, key=lambda name: len(values[name]))
         text = record.fields.get(longest)
-        if not isinstance(text, str) or len(text) <= excess:
+        if not isinstance(text, str) or len(text) <= excess or not self._prompts.cuttable:
             return None
         return record._replace(fields={**record.fields, longest: text[:-excess]})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from transforms.database import check_url, hidden, is_database, split_table
 
@@ -24,12 +25,32 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
 
 
+class Example(Section):
+    """A question with the answer that it should get, shown to the model before each record."""
+
+    input: Any  # columns, or a text: the one that {text} stands for
+    answer: Any  # what the schema says; a text where there is none
+
+    @field_validator("input")
+    @classmethod
+    def _input(cls, value: Any) -> Any:
+        if not isinstance(value, (str, dict)):
+            raise ValueError("must be text or a mapping of columns")
+        return value
+
+
 class Task(Section):
     """What is asked of the model, and which answer counts."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] = "task"
+    # The column that holds a whole conversation, which is sent as it is: in place of system, prompt, examples, images.
+    messages: Annotated[str, Field(min_length=1)] | None = None
     system: str = ""
-    prompt: Annotated[str, Field(min_length=1)]
+    prompt: str  # empty exactly where `messages` takes its place
+    examples: list[Example] = Field(default_factory=list)
+    images: str | list[str] = Field(default_factory=list)  # columns that hold URLs of images
+    # A parameter of the model -> the column that holds its value for a record, in place of model.parameters'.
+    parameters_from: dict[str, str] = Field(default_factory=dict)
     # None: the text is the answer. A JSON Schema (draft 2020-12) of an object: its properties become columns.
     # Not named `schema`, which pydantic's BaseModel has a use of its own for.
     answer_schema: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
@@ -37,6 +58,37 @@ class Task(Section):
     on_invalid: Literal["fail", "retry"] = "fail"
     max_reasks: PositiveInt = 1  # how often, by on_invalid retry
     expected: Annotated[str, Field(min_length=1)] | None = None  # the input column that says what is right
+    # A text that was cut because its tokens were used up: a failure, or a result with finish_reason length.
+    on_truncated: Literal["fail", "keep"] = "fail"
+
+    @property
+    def image_columns(self) -> list[str]:
+        """The column or columns of images, as a list."""
+        return [self.images] if isinstance(self.images, str) else list(self.images)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_prompt_beside_messages(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("messages") is not None and values.get("prompt") is None:
+            return {**values, "prompt": ""}
+        return values
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt(cls, prompt: str, info: Any) -> str:
+        if not prompt and info.data.get("messages", ...) is None:
+            raise PydanticCustomError("string_too_short", "must not be empty")
+        return prompt
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Task:
+        if self.messages is not None:
+            for name in ("system", "prompt", "examples", "images"):
+                if getattr(self, name):
+                    raise ValueError(f"messages: the column's messages are sent as they are; leave out {name}")
+        if self.on_truncated == "keep" and self.answer_schema is not None:
+            raise ValueError("on_truncated: keep is for texts; half an answer to a schema is no JSON")
+        return self
 
 
 class Input(Section):

@@ -302,6 +302,7 @@ class Workspace:
         self.input = folder / "input"
         self.output = folder / "out"
         self.config = folder / "config.yaml"
+        self.module = "pipelines.classify"
         self._runs: list[Started] = []
 
     @staticmethod
@@ -334,11 +335,14 @@ class Workspace:
             values[name] = {**values[name], **section}
         self.config.write_text(json.dumps(values), encoding="utf-8")  # all JSON is YAML
 
-    def start(self, *flags: str, environment: Row | None = None, python: Iterable[str] = ()) -> Started:
-        """Starts the command from a folder of its own, with this configuration."""
+    def start(
+        self, *flags: str, environment: Row | None = None, python: Iterable[str] = (), configured: bool = True
+    ) -> Started:
+        """Starts the command from a folder of its own, with this configuration or the command's own."""
         folder = self.folder / f"run-{len(self._runs)}"
         folder.mkdir()
-        command = [sys.executable, *python, "-m", "pipelines.classify", "--config", str(self.config), *flags]
+        config = ["--config", str(self.config)] if configured else []
+        command = [sys.executable, *python, "-m", self.module, *config, *flags]
         self._runs.append(Started(command, folder, {**_environment(), **(environment or {})}))
         return self._runs[-1]
 

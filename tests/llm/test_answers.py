@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from transforms.llm.answers import AnswerParser
+from transforms.llm.answers import AnswerParser, Parsed
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import RowError
 
@@ -125,8 +125,17 @@ def test_what_a_filter_found_is_named() -> None:
     assert error.message == "the answer was cut by the provider's content filter (hate/high)"
 
 
+@pytest.mark.parametrize("finish", ["length", "max_tokens"])
+def test_a_text_that_was_cut_can_be_kept(finish: str) -> None:
+    parser = AnswerParser(None, keep_truncated=True)
+    assert parser.parse(Completion("half a", finish_reason=finish)) == Parsed({}, truncated=True)
+    assert parser.parse(Completion("whole", finish_reason="stop")) == Parsed({})
+    for text in ("", None, "<think>only thoughts"):  # nothing is there to be kept
+        assert rejected(parser, Completion(text, finish_reason=finish)).reason == "truncated"
+
+
 def test_without_a_schema_the_text_is_the_answer() -> None:
-    assert AnswerParser(None).parse(Completion("any text {", finish_reason="stop")) == ({}, False)
+    assert AnswerParser(None).parse(Completion("any text {", finish_reason="stop")) == Parsed({})
 
 
 @pytest.mark.parametrize(

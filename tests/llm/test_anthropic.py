@@ -8,6 +8,7 @@ import pytest
 from transforms.llm.anthropic import AnthropicClient
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import AccountError, CallError, FormatRefused, RowError, TransientError
+from transforms.llm.prompt import Prompt
 
 Make = Callable[..., AnthropicClient]
 SCHEMA = {"type": "object", "properties": {"label": {"type": "string"}}}
@@ -39,17 +40,17 @@ def make(server: Any, client: Callable[..., AnthropicClient]) -> Make:
 
 def answer(server: Any, make: Make, body: Any, **changes: Any) -> Completion:
     server.steps = [server.reply(body=body)]
-    return make(**changes).complete("", "x")
+    return make(**changes).complete(Prompt.of("", "x"))
 
 
 def failure(client: AnthropicClient) -> CallError:
     with pytest.raises(CallError) as caught:
-        client.complete("", "x")
+        client.complete(Prompt.of("", "x"))
     return caught.value
 
 
 def test_an_answer(server: Any, make: Make) -> None:
-    found = make(api_key="key-123").complete("be brief", 'say "é"\n😀')
+    found = make(api_key="key-123").complete(Prompt.of("be brief", 'say "é"\n😀'))
     assert found == Completion("A", "c-1", "stop", Usage(20, 5))
     assert server.requests == [
         {
@@ -66,7 +67,8 @@ def test_an_answer(server: Any, make: Make) -> None:
 
 
 def test_what_is_left_out_and_what_is_set(server: Any, make: Make) -> None:
-    make(model={"parameters": {"max_tokens": 9, "temperature": 0}}, base_url=server.url + "/").complete("", "x")
+    one = make(model={"parameters": {"max_tokens": 9, "temperature": 0}}, base_url=server.url + "/")
+    one.complete(Prompt.of("", "x"))
     sent = server.requests[0]
     assert (sent["path"], sent["max_tokens"], sent["temperature"]) == ("/v1/messages", 9, 0)
     assert "system" not in sent
@@ -96,7 +98,7 @@ def test_a_tools_input_that_is_cut(server: Any, make: Make) -> None:
 
 @pytest.mark.parametrize("changes", [{"structured_output": "off"}, {"parameters": {"tools": []}}])
 def test_no_tool_where_none_is_wanted(server: Any, make: Make, changes: Any) -> None:
-    make(json_schema=SCHEMA, model=changes).complete("", "x")
+    make(json_schema=SCHEMA, model=changes).complete(Prompt.of("", "x"))
     assert "tool_choice" not in server.requests[0]
     assert not server.requests[0].get("tools")
 
@@ -242,6 +244,6 @@ def test_a_tool_that_is_refused_is_left_out(server: Any, make: Make) -> None:
     server.steps = [server.reply(400, problem("invalid_request_error")), server.reply(body=message())]
     one = make(json_schema=SCHEMA)
     assert isinstance(failure(one), FormatRefused)
-    assert one.complete("", "x").notes == ("structured_output_fallback",)
-    assert one.complete("", "y").text == "A"
+    assert one.complete(Prompt.of("", "x")).notes == ("structured_output_fallback",)
+    assert one.complete(Prompt.of("", "y")).text == "A"
     assert ["tools" in sent for sent in server.requests] == [True, False, False]

@@ -8,6 +8,7 @@ import pytest
 from transforms.llm.azure import AzureClient
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import CallError
+from transforms.llm.prompt import Prompt
 from transforms.settings import Model
 
 Make = Callable[..., AzureClient]
@@ -25,7 +26,7 @@ def make(server: Any, client: Callable[..., AzureClient]) -> Make:
 @pytest.mark.parametrize("end", ["", "/", "/openai", "/openai/"])
 def test_an_answer(server: Any, make: Make, end: str) -> None:
     one = make(base_url=server.url.removesuffix("/v1") + end, model={"name": "my gpt/4"})
-    assert one.complete("s", "x") == Completion("A", "m-1", "stop", Usage(20, 5))
+    assert one.complete(Prompt.of("s", "x")) == Completion("A", "m-1", "stop", Usage(20, 5))
     path = "/openai/deployments/my%20gpt%2F4/chat/completions?api-version=2024-10-21"
     assert server.requests[0]["path"] == path
     assert server.headers[0]["api-key"] == "key-123"
@@ -33,7 +34,7 @@ def test_an_answer(server: Any, make: Make, end: str) -> None:
 
 
 def test_another_version(server: Any, make: Make) -> None:
-    make(model={"api_version": "2025-04-01-preview"}).complete("", "x")
+    make(model={"api_version": "2025-04-01-preview"}).complete(Prompt.of("", "x"))
     assert server.requests[0]["path"].endswith("?api-version=2025-04-01-preview")
 
 
@@ -59,7 +60,7 @@ def test_a_resource_is_needed() -> None:
 def test_errors(server: Any, make: Make, status: int, problem: Any, reason: str) -> None:
     server.steps = [server.reply(status, {"error": problem})]
     with pytest.raises(CallError) as caught:
-        make().complete("", "x")
+        make().complete(Prompt.of("", "x"))
     assert caught.value.reason == reason
 
 
@@ -68,7 +69,7 @@ def test_a_prompt_that_the_filter_refuses(server: Any, make: Make) -> None:
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": found}
     server.steps = [server.error(400, "content_filter", "filtered", innererror=inner)]
     with pytest.raises(CallError) as caught:
-        make().complete("", "x")
+        make().complete(Prompt.of("", "x"))
     assert caught.value.reason == "content_filter"
     assert caught.value.message == "HTTP 400: filtered (violence/high, jailbreak/detected)"
 
@@ -77,5 +78,5 @@ def test_an_answer_that_the_filter_cuts(server: Any, make: Make) -> None:
     body = server.chat("half")
     body["choices"][0].update(finish_reason="content_filter", content_filter_results=FOUND)
     server.steps = [server.reply(body=body)]
-    found = make().complete("", "x")
+    found = make().complete(Prompt.of("", "x"))
     assert (found.finish_reason, found.filtered) == ("content_filter", "violence/high")

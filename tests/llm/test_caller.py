@@ -13,6 +13,7 @@ from transforms.llm.endpoint import LiveEndpoint
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, FormatRefused, RowError, Stopped, TransientError
 from transforms.llm.gate import Gate
+from transforms.llm.prompt import Prompt
 from transforms.settings import Input, Limits, Model, Task
 
 SCHEMA = {"type": "object", "properties": {"label": {"enum": ["a", "b"]}}, "required": ["label"]}
@@ -20,7 +21,7 @@ PRICE = {"input": 3, "output": 15, "cached_input": 0.3}
 
 
 def caller(client: Client, time: Any, schema: Any = None, **changes: Any) -> Caller:
-    again = {name: changes.pop(name) for name in ("on_invalid", "max_reasks") if name in changes}
+    again = {name: changes.pop(name) for name in ("on_invalid", "max_reasks", "on_truncated") if name in changes}
     task = Task(system="You label {kind}.", prompt="Label: {text}", schema=schema, **again)
     model = Model(provider="openai", name="m", price=PRICE)
     live = LiveEndpoint(client, Gate(max_in_flight=64))
@@ -85,8 +86,8 @@ class Broken:
     def __init__(self, text: Any = "A") -> None:
         self.text = text
 
-    def complete(self, system: str, user: str) -> Completion:
-        if "bad" in user:
+    def complete(self, prompt: Prompt) -> Completion:
+        if "bad" in prompt.messages:
             raise KeyError("choices")
         return Completion(self.text, usage=Usage(1, 1))
 
@@ -291,7 +292,7 @@ def test_answers_that_do_not_count_are_answers(server: Any, client: Callable[...
 
 def test_an_endpoint_that_refuses_every_format_stops_the_run(time: Any) -> None:
     class Refusing(Broken):
-        def complete(self, system: str, user: str) -> Completion:
+        def complete(self, prompt: Prompt) -> Completion:
             raise FormatRefused("no", http_status=400)
 
     with pytest.raises(AccountError) as caught:
@@ -309,3 +310,14 @@ def test_an_account_that_refuses_a_reask_takes_no_paid_answer_from_the_row(
     assert (error.reason, error.attempts, error.cost_usd) == ("schema_mismatch", 2, pytest.approx(0.000135))
     assert error.account is not None
     assert error.account.reason == "auth"
+
+
+def test_a_text_that_was_cut_is_kept_with_a_flag(server: Any, client: Callable[..., Client], time: Any) -> None:
+    body = server.chat("half a")
+    body["choices"][0]["finish_reason"] = "model_length"
+    server.steps = [server.reply(body=body)]
+    answer = caller(client(), time, on_truncated="keep").ask({"text": "x"})
+    assert (answer.completion.text, answer.completion.finish_reason) == ("half a", "length")
+    assert answer.notes == ("answer_truncated",)
+    with pytest.raises(RowError, match="truncated"):
+        caller(client(), time).ask({"text": "x"})

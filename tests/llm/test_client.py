@@ -9,6 +9,7 @@ import pytest
 
 from transforms.llm.client import api_key, connect, draft
 from transforms.llm.errors import RowError, TransientError
+from transforms.llm.prompt import Prompt
 from transforms.llm.secrets import masked
 from transforms.settings import Limits, Model, Task
 
@@ -67,7 +68,7 @@ def test_each_provider_has_its_client(
     model = Model(provider=provider, name="m", base_url=server.url, api_key_env="MY_KEY")
     client = connect(Task(prompt="x"), model, Limits(), pool_size=2)
     with pytest.raises(TransientError):
-        client.complete("", "x")
+        client.complete(Prompt.of("", "x"))
     client.close()
     assert server.requests[0]["path"] == path
     assert server.headers[0][header].endswith("key-of-the-test")
@@ -78,7 +79,7 @@ def test_the_embedded_model_knows_schemas(server: Any, embedded: type["FakeServe
     server.steps = [server.error(400)]
     client = connect(Task(prompt="x", schema=SCHEMA), Model(), Limits(), pool_size=4)
     with pytest.raises(RowError):
-        client.complete("", "x")
+        client.complete(Prompt.of("", "x"))
     assert server.requests[0]["response_format"]["type"] == "json_schema"
     client.close()
 
@@ -104,7 +105,7 @@ def test_an_endpoint(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "key-of-the-test")
     model = openai(base_url=server.url + "/", api_key_env="MY_KEY")
     client = connect(Task(name="labels", prompt="x", schema=SCHEMA), model, Limits(), pool_size=2)
-    assert client.complete("", "x").text == "A"
+    assert client.complete(Prompt.of("", "x")).text == "A"
     client.close()
     assert server.headers[0]["authorization"] == "Bearer key-of-the-test"
     assert server.requests[0]["response_format"]["json_schema"]["name"] == "labels"
@@ -142,7 +143,7 @@ def test_the_embedded_model(server: Any, embedded: type[FakeServer], monkeypatch
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:1")
     model = Model(parameters={"max_tokens": 9})
     client = connect(Task(prompt="x"), model, Limits(), pool_size=4)
-    assert client.complete("", "x").text == "A"
+    assert client.complete(Prompt.of("", "x")).text == "A"
     client.close()
     (started,) = embedded.made
     assert (started.path, started.slots, started.closed) == ("/models/small.gguf", 4, True)
@@ -160,7 +161,7 @@ def test_an_embedded_server_does_not_outlive_a_failed_start(embedded: type[FakeS
 class TestDraft:
     def preview(self, model: Model) -> tuple[Any, str | None]:
         client, missing = draft(Task(name="label", prompt="x", schema=SCHEMA), model, Limits())
-        found = client.preview("be brief", 'say "ü"')
+        found = client.preview(Prompt.of("be brief", 'say "ü"'))
         client.close()
         return found, missing
 

@@ -16,6 +16,7 @@ from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, RowError, Stopped, TransientError
 from transforms.llm.gate import Gate
 from transforms.llm.lease import Lease
+from transforms.llm.prompt import Prompt
 from transforms.llm.rate_headers import Rate, RateHeaders
 from transforms.settings import Limits, Model, Task
 
@@ -29,7 +30,7 @@ class Named:
         self.name = name
         self.closed = False
 
-    def complete(self, system: str, user: str) -> Completion:
+    def complete(self, prompt: Prompt) -> Completion:
         raise NotImplementedError
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import AccountError, CallError, RowError, TransientError
 from transforms.llm.openai import OpenAIClient
+from transforms.llm.prompt import Prompt
 
 Make = Callable[..., OpenAIClient]
 SCHEMA = {"type": "object", "properties": {"label": {"type": "string"}}}
@@ -19,12 +20,12 @@ SCHEMA = {"type": "object", "properties": {"label": {"type": "string"}}}
 
 def failure(client: OpenAIClient) -> CallError:
     with pytest.raises(CallError) as caught:
-        client.complete("", "x")
+        client.complete(Prompt.of("", "x"))
     return caught.value
 
 
 def test_an_answer(server: Any, client: Make) -> None:
-    found = client().complete("be brief", 'say "é"\n😀')
+    found = client().complete(Prompt.of("be brief", 'say "é"\n😀'))
     assert found == Completion("A", "m-1", "stop", Usage(20, 5, None))
     assert server.requests == [
         {
@@ -39,13 +40,13 @@ def test_an_answer(server: Any, client: Make) -> None:
 
 
 def test_an_empty_system_message_is_left_out(server: Any, client: Make) -> None:
-    client().complete("", "x")
+    client().complete(Prompt.of("", "x"))
     assert server.requests[0]["messages"] == [{"role": "user", "content": "x"}]
 
 
 def test_headers(server: Any, client: Make) -> None:
-    client(model={"headers": {"X-Team": "a"}}).complete("", "x")
-    client(api_key="k-123").complete("", "x")
+    client(model={"headers": {"X-Team": "a"}}).complete(Prompt.of("", "x"))
+    client(api_key="k-123").complete(Prompt.of("", "x"))
     plain, keyed = server.headers
     assert plain["x-team"] == "a"
     assert plain["user-agent"].startswith("paidonce/")
@@ -68,13 +69,13 @@ def test_headers(server: Any, client: Make) -> None:
     ],
 )
 def test_response_format(server: Any, client: Make, mode: str, schema: Any, sent: Any) -> None:
-    client(model={"structured_output": mode}, json_schema=schema).complete("", "x")
+    client(model={"structured_output": mode}, json_schema=schema).complete(Prompt.of("", "x"))
     assert server.requests[0].get("response_format") == sent
 
 
 def test_parameters_go_into_the_body_and_win(server: Any, client: Make) -> None:
     parameters = {"temperature": 0, "stop": ["}"], "model": "other", "response_format": {"type": "text"}}
-    client(model={"parameters": parameters}, json_schema=SCHEMA).complete("", "x")
+    client(model={"parameters": parameters}, json_schema=SCHEMA).complete(Prompt.of("", "x"))
     assert {name: server.requests[0][name] for name in parameters} == parameters
 
 
@@ -113,7 +114,7 @@ def test_a_header_that_http_does_not_allow_is_not_quoted(client: Make) -> None:
 )
 def test_content(server: Any, client: Make, content: Any, text: str | None) -> None:
     server.steps = [server.reply(body=server.chat(content))]
-    assert client().complete("", "x").text == text
+    assert client().complete(Prompt.of("", "x")).text == text
 
 
 @pytest.mark.parametrize(
@@ -131,14 +132,14 @@ def test_content(server: Any, client: Make, content: Any, text: str | None) -> N
 )
 def test_usage(server: Any, client: Make, usage: Any, expected: Usage) -> None:
     server.steps = [server.reply(body=server.chat(usage=usage))]
-    assert client().complete("", "x").usage == expected
+    assert client().complete(Prompt.of("", "x")).usage == expected
 
 
 def test_usage_missing(server: Any, client: Make) -> None:
     body = server.chat()
     del body["usage"]
     server.steps = [server.reply(body=body)]
-    assert client().complete("", "x").usage == Usage()
+    assert client().complete(Prompt.of("", "x")).usage == Usage()
 
 
 def test_refusal_and_tool_calls(server: Any, client: Make) -> None:
@@ -146,11 +147,11 @@ def test_refusal_and_tool_calls(server: Any, client: Make) -> None:
     body["choices"][0]["message"].update(refusal="no", tool_calls=[{"id": "1"}])
     body["choices"][0]["finish_reason"] = "tool_calls"
     server.steps = [server.reply(body=body)]
-    found = client().complete("", "x")
+    found = client().complete(Prompt.of("", "x"))
     assert (found.text, found.refusal, found.tool_calls) == (None, "no", True)
     body["choices"][0]["message"] = {"content": [{"type": "refusal", "refusal": "part"}]}
     server.steps = [server.reply(body=body)]
-    assert client().complete("", "x").refusal == "part"
+    assert client().complete(Prompt.of("", "x")).refusal == "part"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_a_response_that_is_cut_or_broken(server: Any, client: Make, start: byte
     one = client()
     error = failure(one)
     assert (type(error), error.reason) == (TransientError, "transport")
-    assert one.complete("", "x").text == "A"  # on a fresh connection
+    assert one.complete(Prompt.of("", "x")).text == "A"  # on a fresh connection
     assert server.connections == 2
 
 
@@ -270,9 +271,9 @@ def test_a_connection_that_the_server_has_closed_meanwhile(server: Any, client: 
         closed.set()
 
     server.steps = [answer_then_close, server.reply()]
-    one.complete("", "x")
+    one.complete(Prompt.of("", "x"))
     assert closed.wait(5)
-    assert one.complete("", "x").text == "A"
+    assert one.complete(Prompt.of("", "x")).text == "A"
 
 
 def test_nobody_listens(client: Make) -> None:
@@ -303,7 +304,7 @@ def test_connections_are_kept_and_shared(server: Any, client: Make) -> None:
     one = client(pool_size=8)
     server.steps = [server.reply()]
     with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(lambda number: one.complete("", str(number)).text, range(200)))
+        texts = list(pool.map(lambda number: one.complete(Prompt.of("", str(number))).text, range(200)))
     assert texts == ["A"] * 200
     assert server.connections <= 8
     assert sorted(int(body["messages"][0]["content"]) for body in server.requests) == list(range(200))
@@ -315,9 +316,9 @@ def test_the_environments_proxy_is_used_but_not_for_a_server_of_our_own(
     monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    client(base_url="http://model.invalid/v1").complete("", "x")
+    client(base_url="http://model.invalid/v1").complete(Prompt.of("", "x"))
     assert server.requests[-1]["path"] == "http://model.invalid/v1/chat/completions"
-    client(use_environment=False).complete("", "x")
+    client(use_environment=False).complete(Prompt.of("", "x"))
     assert server.requests[-1]["path"] == "/v1/chat/completions"
 
 
@@ -326,7 +327,7 @@ def test_netrc_does_not_replace_the_key(
 ) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    client(api_key="k-123").complete("", "x")
+    client(api_key="k-123").complete(Prompt.of("", "x"))
     assert server.headers[0]["authorization"] == "Bearer k-123"
 
 

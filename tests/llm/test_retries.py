@@ -1,5 +1,6 @@
 """How often a request is made, and what is waited for in between."""
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from transforms.llm.endpoint import LiveEndpoint
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, FormatRefused, RowError, Stopped, TransientError
 from transforms.llm.gate import Gate
+from transforms.llm.prompt import Prompt
 from transforms.llm.retries import Called, Retries
 from transforms.settings import Limits
 
@@ -23,7 +25,7 @@ class Script:
     def __init__(self, *steps: Exception | Completion, before: Callable[[], None] = lambda: None) -> None:
         self.steps, self.calls, self.before = steps, 0, before
 
-    def complete(self, system: str, user: str) -> Completion:
+    def complete(self, prompt: Prompt) -> Completion:
         step = self.steps[min(self.calls, len(self.steps) - 1)]
         self.calls += 1
         self.before()
@@ -54,7 +56,7 @@ class Place:
         return Endpoints(live, stop=self.time.stop, clock=self.time.clock, wait=self.time.stop.wait)
 
     def call(self, *scripts: Script, **limits: Any) -> Called:
-        return Retries(Limits(**limits), self(*scripts)).call("s", "u")
+        return Retries(Limits(**limits), self(*scripts)).call(Prompt.of("s", "u"))
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_success_after_failures(at: Place) -> None:
 
 def test_latency_is_that_of_the_last_request(at: Place) -> None:
     ticks = iter([0.0, 100.0, 100.25])
-    called = Retries(Limits(), at(Script(busy(), DONE)), clock=lambda: next(ticks)).call("s", "u")
+    called = Retries(Limits(), at(Script(busy(), DONE)), clock=lambda: next(ticks)).call(Prompt.of("s", "u"))
     assert called.latency_ms == 250
 
 
@@ -113,10 +115,10 @@ def test_no_wait_after_the_last_attempt(at: Place, time: Any) -> None:
 def test_retry_after_pauses_the_process(at: Place, time: Any, error: TransientError) -> None:
     seen: list[float] = []
     endpoints = at(Script(error, DONE, error, before=lambda: seen.append(time.now)))
-    Retries(Limits(), endpoints).call("s", "u")
+    Retries(Limits(), endpoints).call(Prompt.of("s", "u"))
     assert 2.0 <= seen[1] - seen[0] <= 2.3
     with pytest.raises(TransientError):
-        Retries(Limits(max_attempts=1), endpoints).call("s", "u")
+        Retries(Limits(max_attempts=1), endpoints).call(Prompt.of("s", "u"))
     before = time.now
     endpoints.acquire()  # another row's
     assert time.now - before >= 2.0
@@ -136,7 +138,7 @@ def test_a_retry_after_of_zero_is_no_invitation_to_hammer(at: Place, time: Any) 
 def test_anything_unexpected_is_this_rows_failure(at: Place) -> None:
     endpoints = at(Script(busy(), KeyError("x"), DONE))
     with pytest.raises(RowError) as caught:
-        Retries(Limits(), endpoints).call("s", "u")
+        Retries(Limits(), endpoints).call(Prompt.of("s", "u"))
     assert (caught.value.reason, caught.value.attempts) == ("bad_response", 2)
     assert caught.value.message == "unexpected KeyError: 'x'"
     assert endpoints._all[0].gate.concurrency.in_flight == 0
@@ -147,7 +149,7 @@ def test_a_stop_ends_the_waiting_at_once() -> None:
     script = Script(limited(3600.0), before=stop.set)
     endpoints = Endpoints([LiveEndpoint(script, Gate(max_in_flight=4, longest_pause=3600))], stop=stop)
     with pytest.raises(Stopped):
-        Retries(Limits(), endpoints).call("s", "u")
+        Retries(Limits(), endpoints).call(Prompt.of("s", "u"))
     assert script.calls == 1
 
 
@@ -201,7 +203,8 @@ def test_threads_do_not_disturb_each_other(time: Any) -> None:
     left = {str(number): number % 3 for number in range(60)}
 
     class Client:
-        def complete(self, system: str, user: str) -> Completion:
+        def complete(self, prompt: Prompt) -> Completion:
+            user = json.loads(prompt.messages)[0]["content"]
             if left[user]:
                 left[user] -= 1
                 raise busy()
@@ -215,7 +218,7 @@ def test_threads_do_not_disturb_each_other(time: Any) -> None:
     found: dict[int, tuple[str | None, int]] = {}
 
     def work(number: int) -> None:
-        called = retries.call("", str(number))
+        called = retries.call(Prompt.of("", str(number)))
         found[number] = (called.completion.text, called.attempts)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(60)]

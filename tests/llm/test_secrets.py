@@ -7,6 +7,7 @@ import pytest
 
 from transforms.llm.chat import ChatClient
 from transforms.llm.errors import CallError, RowError
+from transforms.llm.prompt import Prompt
 from transforms.llm.secrets import hide, masked, without_known
 
 
@@ -90,7 +91,7 @@ def test_a_key_that_a_server_echoes_stays_out_of_errors(
         step = server.reply(status, raw=b"", content_type=f"text/{KEY}", location=f"https://{KEY}@elsewhere/")
     server.steps = [step]
     with pytest.raises(CallError) as caught:
-        client(provider, api_key=KEY).complete("", "x")
+        client(provider, api_key=KEY).complete(Prompt.of("", "x"))
     for text in (caught.value.message, str(caught.value), repr(caught.value)):
         assert "planted" not in text
         assert "123456" not in text
@@ -103,7 +104,7 @@ def test_a_key_that_a_server_echoes_stays_out_of_answers(
     body = server.chat(f"Your key is {KEY}.", model=KEY)
     body |= {"content": [{"type": "text", "text": f"Your key is {KEY}."}], "stop_reason": "end_turn"}
     server.steps = [server.reply(body=body)]
-    found = client(provider, api_key=KEY).complete("", "x")
+    found = client(provider, api_key=KEY).complete(Prompt.of("", "x"))
     assert (found.text, found.model) == ("Your key is ***.", "***")
 
 
@@ -111,7 +112,7 @@ def test_a_header_that_holds_a_secret_is_masked(server: Any, client: Callable[..
     server.steps = [server.error(400, message="reviews sent a-token-of-access")]
     headers = {"CF-Access-Client-Secret": "a-token-of-access", "X-Team": "reviews"}
     with pytest.raises(CallError) as caught:
-        client(model={"headers": headers}).complete("", "x")
+        client(model={"headers": headers}).complete(Prompt.of("", "x"))
     assert caught.value.message == "HTTP 400: reviews sent ***"
 
 
@@ -119,7 +120,7 @@ def test_a_password_in_the_address_is_masked(server: Any, client: Callable[..., 
     server.steps = [server.error(400, message="you are somebody with hush%3Ahush")]
     url = server.url.replace("://", "://token-of-the-test:hush%3Ahush@")
     with pytest.raises(CallError) as caught:
-        client(base_url=url).complete("", "x")
+        client(base_url=url).complete(Prompt.of("", "x"))
     assert caught.value.message == "HTTP 400: you are somebody with ***"
     assert masked("token-of-the-test hush:hush") == "*** ***"
 

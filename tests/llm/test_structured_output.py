@@ -8,6 +8,7 @@ import pytest
 
 from transforms.llm.chat import ChatClient
 from transforms.llm.errors import AccountError, FormatRefused, RowError
+from transforms.llm.prompt import Prompt
 from transforms.llm.structured_output import modes
 
 Make = Callable[..., ChatClient]
@@ -36,7 +37,7 @@ def ask(client: ChatClient, prompt: str = "x") -> tuple[str, tuple[str, ...]]:
     """The answer, asked for as often as the client says, and its notes."""
     for _ in range(5):
         try:
-            found = client.complete("", prompt)
+            found = client.complete(Prompt.of("", prompt))
         except FormatRefused:
             continue
         return str(found.text), found.notes
@@ -111,7 +112,7 @@ def test_once_it_has_worked_a_refusal_is_the_rows(server: Any, client: Make) -> 
     one = client(json_schema=SCHEMA)
     ask(one)
     with pytest.raises(RowError, match="bad_request"):
-        one.complete("", "bad")
+        one.complete(Prompt.of("", "bad"))
     assert len(server.requests) == 2
 
 
@@ -122,14 +123,14 @@ def test_what_is_set_explicitly_is_not_changed(server: Any, client: Make, settin
     endpoint(server, *KNOWN[:2], **NAMED)
     one = client(json_schema=SCHEMA, model={"structured_output": setting})
     with pytest.raises(kind):
-        one.complete("", "x")
+        one.complete(Prompt.of("", "x"))
 
 
 def test_a_response_format_among_the_parameters_stays(server: Any, client: Make) -> None:
     endpoint(server, "text", **NAMED)
     one = client(json_schema=SCHEMA, model={"parameters": {"response_format": {"type": "text"}}})
     with pytest.raises(AccountError):
-        one.complete("", "x")
+        one.complete(Prompt.of("", "x"))
 
 
 @pytest.mark.parametrize("status", [401, 404, 413, 429, 500])
@@ -137,8 +138,8 @@ def test_other_errors_have_nothing_to_do_with_it(server: Any, client: Make, stat
     server.steps = [server.error(status), server.reply()]
     one = client(json_schema=SCHEMA)
     with pytest.raises(Exception, match=f"HTTP {status}"):
-        one.complete("", "x")
-    one.complete("", "x")
+        one.complete(Prompt.of("", "x"))
+    one.complete(Prompt.of("", "x"))
     assert [mode(sent) for sent in server.requests] == ["json_schema", "json_schema"]
 
 

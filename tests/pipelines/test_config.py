@@ -12,6 +12,9 @@ import yaml
 from pipelines import config
 from pipelines.config import UsageError, changes, load, public, task_fingerprint, task_hash
 from pipelines.keys import all_keys
+from pipelines.prepare import prepare
+from transforms.llm.examples import check_answers
+from transforms.llm.prompts import Prompts
 
 MINIMAL = "task: {prompt: 'Review: {text}'}\ninput: {path: a.jsonl}\noutput: {path: out}\n"
 
@@ -185,12 +188,30 @@ def test_a_value_that_is_wrong(tmp_path: Path, added: str, message: str) -> None
         ("path: a.jsonl", "path: a, delimiter: '\"'", "x.yaml: input.delimiter: must match pattern"),
         ("path: a.jsonl", "path: a, encoding: utf-9", "x.yaml: input.encoding: no text encoding that Python knows"),
         ("path: a.jsonl", "path: a, encoding: hex", "x.yaml: input.encoding: no text encoding that Python knows"),
+        ("{prompt:", "{messages: chat, prompt:", "x.yaml: task: messages: the column's messages are sent as they are"),
+        ("prompt: 'Review: {text}'", "messages: chat, images: a", "x.yaml: task: messages: .*leave out images"),
+        ("prompt: 'Review: {text}'", "messages: ''", "x.yaml: task.messages: must not be empty"),
+        ("prompt: 'Review: {text}'", "messages: null", "x.yaml: task.prompt: missing"),
+        ("{prompt:", "{images: 3, prompt:", "x.yaml: task.images: must be a column or a list of columns, got 3"),
+        ("{prompt:", "{images: [a, 3], prompt:", "x.yaml: task.images: must be a column or a list of columns"),
+        ("{prompt:", "{examples: [{input: a}], prompt:", "x.yaml: task.examples.0.answer: missing"),
+        ("{prompt:", "{examples: [{input: 3, answer: a}], prompt:", "x.yaml: task.examples.0.input: must be text or a"),
+        ("{prompt:", "{parameters_from: {seed: 3}, prompt:", "x.yaml: task.parameters_from.seed: must be text, got 3"),
+        ("{prompt:", "{on_truncated: keep, schema: {}, prompt:", "x.yaml: task: on_truncated: keep is for texts"),
     ],
 )
 def test_a_required_section_that_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = error(write(tmp_path, MINIMAL.replace(old, new)))
-    assert text.startswith(message)
+    assert re.match(f"{re.escape(message)}".replace(r"\.\*", ".*"), text), text
     assert "\n" not in text
+
+
+def test_messages_take_the_place_of_the_prompt(tmp_path: Path) -> None:
+    task = load(str(write(tmp_path, MINIMAL.replace("prompt: 'Review: {text}'", "messages: chat")))).task
+    assert (task.messages, task.prompt) == ("chat", "")
+    classify = config.default_config("classify")
+    changes = ["task.messages=chat", "task.system=", "task.prompt="]
+    assert load(classify, changes).task.messages == "chat"
 
 
 def test_every_mistake_has_a_line(tmp_path: Path) -> None:
@@ -344,6 +365,11 @@ def test_public_is_json_and_masks_secrets(file: Path) -> None:
         "input.text=text",
         "output.format=jsonl",
         "task.name=other",
+        "task.on_truncated=keep",
+        "task.examples=[]",
+        "task.images=[]",
+        "task.messages=null",
+        "task.parameters_from={}",
         "model.parameters={}",
     ],
 )
@@ -364,6 +390,12 @@ def test_what_cannot_change_an_answer_is_not_in_the_hash(file: Path, override: s
         ("model.structured_output=off", "model.structured_output: 'json_schema' -> 'off'"),
         ("input.text=body", "input.text: 'text' -> 'body'"),
         ("input.on_oversized=truncate", "input.max_chars: (not set) -> 8000"),
+        (
+            "task.examples=[{input: a, answer: b}]",
+            'task.examples: (not set) -> [{"answer":"b","input":"a"}]',
+        ),
+        ("task.images=photo", 'task.images: (not set) -> ["photo"]'),
+        ("task.parameters_from={seed: s}", 'task.parameters_from: (not set) -> {"seed":"s"}'),
     ],
 )
 def test_what_changes_an_answer_changes_the_hash(file: Path, override: str, line: str) -> None:
@@ -435,6 +467,15 @@ def test_the_example_of_an_endpoint_loads_without_its_key(
     monkeypatch.delenv(variable, raising=False)
     settings = load(config.default_config(name))
     assert (settings.model.provider, settings.model.name, settings.model.api_key_env) == (name, model, variable)
+
+
+@pytest.mark.parametrize("name", ["classify", "summarize", "extract", "tickets"])
+def test_a_task_that_comes_with_the_package_fits_its_sample(name: str) -> None:
+    settings = load(config.default_config(name))
+    check_answers(settings.task)
+    Prompts(settings.task, settings.input, settings.model)
+    prepared = prepare(settings, {})
+    assert prepared.schema.names[0] == "id"
 
 
 def test_the_default_configuration_names_every_key_and_its_default() -> None:

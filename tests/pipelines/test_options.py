@@ -197,6 +197,27 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default: c.yaml)" in text
 
 
+def test_help_speaks_of_the_commands_own_files(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"], prog="python -m pipelines.x", description="", default_config="x.yaml", files="orders")
+    text = capsys.readouterr().out
+    assert "python -m pipelines.x --input 'orders/*.jsonl' --output out/orders" in text
+    assert "reviews" not in text
+
+
+def test_a_command_without_a_configuration_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    def infer(*argv: str) -> Options:
+        return parse(argv, prog="infer", description="", default_config=None, files="tickets")
+
+    assert infer("--config", "a").config == "a"
+    with pytest.raises(UsageError, match="--config is missing"):
+        infer("--limit", "3")
+    with pytest.raises(SystemExit) as stopped:
+        infer("--help")
+    assert stopped.value.code == 0
+    assert "infer --config FILE --input 'tickets/*.jsonl'" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("argv", ["[]", "['--set', 'a=1']", "['--help']", "['--version']", "['--limit', 'x']"])
 def test_beam_is_imported_only_for_its_own_flags(argv: str) -> None:
     code = f"""

@@ -22,6 +22,7 @@ from transforms.digests import digest
 from transforms.journal import HEADER_FILE, Entry, encode
 from transforms.llm import endpoint
 from transforms.llm.completion import Completion, Usage
+from transforms.llm.prompt import Prompt
 from transforms.records import Record
 from transforms.rows import RunStamp, failure_row, result_schema
 from transforms.settings import Input, Limits, Model, Task
@@ -152,7 +153,8 @@ class FakeModel:
     def completion(text: str) -> Completion:
         return Completion(text, "m-1", "stop", Usage(20, 5, None))
 
-    def complete(self, system: str, user: str) -> Completion:
+    def complete(self, prompt: Prompt) -> Completion:
+        user = json.loads(prompt.messages)[-1]["content"]
         with self._lock:
             self.prompts.append(user)
             self._under_way += 1

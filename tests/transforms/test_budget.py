@@ -16,7 +16,7 @@ from transforms import budget
 from transforms.budget import Budget, Share, Spent
 from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
 from transforms.llm.errors import Stopped
-from transforms.llm.forecast import Forecast
+from transforms.llm.forecast import Forecast, Size
 from transforms.settings import Input, Model, Price, Task
 from transforms.stop import StopSign
 
@@ -61,7 +61,7 @@ def test_a_call_that_would_pass_the_budget_is_not_made(stop: StopSign) -> None:
     assert str(caught.value) == (
         "$0.0008 of budget.max_cost_usd $0.0010 is spent, and the next call may cost $0.000200; raise it to go on"
     )
-    assert make(0.001, spent=0.0008).reserve(ROW, stop) == Share(pytest.approx(0.0002), 100)
+    assert make(0.001, spent=0.0008).reserve(ROW, stop) == Share(pytest.approx(0.0002), Size(100))
 
 
 def test_a_call_becomes_what_it_has_cost(stop: StopSign) -> None:
@@ -93,7 +93,7 @@ def test_calls_under_way_are_waited_for(stop: StopSign) -> None:
     assert not ended
     mine.settle(share, outcome(0.0001, (60, 40)))
     thread.join(10)
-    assert ended == [Share(pytest.approx(0.0002), 100)]
+    assert ended == [Share(pytest.approx(0.0002), Size(100))]
 
 
 def test_the_last_call_that_ends_wakes_all_who_wait(stop: StopSign) -> None:
@@ -123,7 +123,7 @@ def test_a_row_without_a_prompt_is_left_to_fail_by_itself(stop: StopSign) -> Non
         def __str__(self) -> str:
             raise ZeroDivisionError
 
-    assert make(0.001).reserve({"text": Odd()}, stop).characters == 0
+    assert make(0.001).reserve({"text": Odd()}, stop).size == Size(0)
 
 
 @pytest.mark.parametrize("limit", [{}, {"max_tokens": None}])

@@ -30,7 +30,7 @@ def steps(make: Any, call_spec: Any, monkeypatch: pytest.MonkeyPatch) -> dict[st
         model=Model(provider="openai", name="m", price=Price(input=1, output=2), parameters={"seed": 1}),
         carried=rows.ARROW_TYPES,
     )
-    rules = Rules("{text}", None, 10, True, rows.ARROW_TYPES)
+    rules = Rules(spec.task, spec.input, spec.model, rows.ARROW_TYPES)
     return {
         "call": call.CallModel(spec),
         "limit": limit._Limit(3),

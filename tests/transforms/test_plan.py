@@ -20,10 +20,11 @@ from transforms.read import DEAD_LETTER, Read, Spans, split
 from transforms.records import canonical_json
 from transforms.repeats import DropRepeats, FindRepeats, Repeats, repeats_of_span, repeats_table
 from transforms.screen import Rules, Screen
+from transforms.settings import Input, Model, Task
 from transforms.tally import TALLY, total
 
 READING = Reading()
-RULES = Rules(prompt="{id}{text}", text_column=None, max_chars=60, truncate=False, columns={})
+RULES = Rules(Task(prompt="{id}{text}"), Input(path="x", max_chars=60), Model(), columns={})
 
 
 def done(*ids: str) -> PartitionedDigests:

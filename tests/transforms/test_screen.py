@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
@@ -15,6 +15,7 @@ from transforms.read import DEAD_LETTER
 from transforms.records import Record
 from transforms.rows import ARROW_TYPES
 from transforms.screen import Rules, Screen, ScreenContent, misfit
+from transforms.settings import Input, Model, Task
 from transforms.write import ParquetWriter
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -25,14 +26,13 @@ VALUES = st.recursive(
 
 
 def rules(**changes: Any) -> Rules:
-    known: dict[str, Any] = {
-        "prompt": "About: {text}",
-        "text_column": None,
-        "max_chars": 10,
-        "truncate": False,
-        "columns": {},
-    }
-    return Rules(**{**known, **changes})
+    input = {"path": "x", "max_chars": 10, "text": changes.pop("text_column", None)}
+    if changes.pop("truncate", False):
+        input["on_oversized"] = "truncate"
+    columns, provider = changes.pop("columns", {}), changes.pop("provider", "openai")
+    if "messages" not in changes:
+        changes = {"prompt": "About: {text}", **changes}
+    return Rules(Task(**changes), Input(**input), Model(provider=provider, name="m"), columns)
 
 
 def check(record: Record, **changes: Any) -> Record | tuple[str, str]:
@@ -104,6 +104,50 @@ class TestOversized:
     def test_cutting_one_text_has_to_be_enough(self, make: Any) -> None:
         found = check(make.record(a="x" * 12, b="y" * 12), prompt="{a}{b}", truncate=True)
         assert found[0] == "oversized_input"
+
+
+class TestOtherPrompts:
+    """Conversations, images and parameters that columns hold."""
+
+    CHAT: ClassVar[Any] = [
+        {"role": "user", "content": "0123"},
+        {"role": "assistant", "content": [{"type": "text", "text": "456789"}]},
+    ]
+
+    def test_all_texts_of_a_conversation_count(self, make: Any) -> None:
+        record = make.record(chat=self.CHAT)
+        assert check(record, messages="chat") is record
+        longer = make.record(chat=[*self.CHAT, {"role": "user", "content": "x"}])
+        assert check(longer, messages="chat") == ("oversized_input", "11 characters, input.max_chars is 10")
+
+    def test_a_conversation_is_never_cut(self, make: Any) -> None:
+        record = make.record(chat=json.dumps([*self.CHAT, {"role": "user", "content": "x"}]))
+        assert check(record, messages="chat", truncate=True)[0] == "oversized_input"
+
+    @pytest.mark.parametrize("chat", [None, [], "", [{"role": "user", "content": " "}]])
+    def test_an_empty_conversation(self, make: Any, chat: Any) -> None:
+        assert check(make.record(chat=chat), messages="chat") == ("empty_input", "nothing in chat")
+
+    def test_a_conversation_that_is_none(self, make: Any) -> None:
+        reason, message = check(make.record(chat=[{"role": "user"}]), messages="chat")[:2]
+        assert (reason, message[:33]) == ("bad_record", "column 'chat', message 1: content")
+
+    def test_an_image_is_something_to_ask_about_and_has_no_characters(self, make: Any) -> None:
+        record = make.record(photo="https://host/" + "x" * 100)
+        assert check(record, images="photo") is record
+        assert check(record, images="photo", prompt="What is it?") is record
+        assert check(make.record(photo=[]), images="photo", prompt="What?") == ("empty_input", "nothing in photo")
+        assert check(make.record(), images="photo") == ("empty_input", "nothing in photo, text")
+        assert check(make.record(photo="x.png"), images="photo")[0] == "bad_record"
+
+    def test_a_parameter_that_cannot_be(self, make: Any) -> None:
+        changes = {"parameters_from": {"max_tokens": "n"}}
+        assert check(make.record(text="x", n=0), **changes) == (
+            "bad_record",
+            "column 'n' holds '0': max_tokens must be a whole number from 1",
+        )
+        record = make.record(text="x", n=None)
+        assert check(record, **changes) is record
 
 
 class TestMisfits:

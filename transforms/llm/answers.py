@@ -17,22 +17,26 @@ from transforms.llm.completion import Completion
 from transforms.llm.errors import RowError, RowReason
 
 _TOOLS = ("tool_calls", "function_call")  # the finish_reason of an answer that is a call
-_CUT = ("length", "max_tokens", "model_length")  # OpenAI's, and what some who follow it say instead
+TRUNCATED = "length"  # the finish_reason of an answer that was cut
+_CUT = (TRUNCATED, "max_tokens", "model_length")  # OpenAI's, and what some who follow it say instead
 
 
 class Parsed(NamedTuple):
     """Column -> value, all of the schema's columns and nothing else; {} without a schema. `unwrapped`: the JSON was
-    found inside a fence or after a <think> block."""
+    found inside a fence or after a <think> block. `truncated`: it was cut, and is kept as it is."""
 
     values: dict[str, Any]
     unwrapped: bool = False
+    truncated: bool = False
 
 
 class AnswerParser:
     """Takes the answers to one task. `schema` is the task's JSON Schema (draft 2020-12) of an object, None if
-    the text is the answer. Raises ValueError, naming the place, for a schema that cannot be used."""
+    the text is the answer. `keep_truncated`: a text counts also where it was cut. Raises ValueError, naming the place,
+    for a schema that cannot be used."""
 
-    def __init__(self, schema: dict[str, Any] | None) -> None:
+    def __init__(self, schema: dict[str, Any] | None, *, keep_truncated: bool = False) -> None:
+        self._keep_truncated = keep_truncated and schema is None
         self._columns: dict[str, Column] = {}
         if schema is not None:
             try:
@@ -50,9 +54,9 @@ class AnswerParser:
         Raises RowError, with the completion, for an answer that is filtered, refused, cut, empty, no JSON (see
         answer_json.py) or not what the schema says.
         """
-        text = _text(completion)
+        text, truncated = self._text(completion)
         if not self._columns:
-            return Parsed({})
+            return Parsed({}, truncated=truncated)
         try:
             value, unwrapped = json_in(text)
         except ValueError as error:
@@ -64,6 +68,27 @@ class AnswerParser:
             return Parsed(convert_fields(self._columns, value), unwrapped)
         except ValueError as error:
             raise _rejected("schema_mismatch", f"$.{error}", completion) from None
+
+    def _text(self, completion: Completion) -> tuple[str, bool]:
+        """The text, if the model ended it by itself or it is kept all the same, and whether it was cut."""
+        text = completion.text or ""
+        if completion.finish_reason == "content_filter":
+            found = f" ({completion.filtered})" if completion.filtered else ""
+            raise _rejected("content_filter", f"the answer was cut by the provider's content filter{found}", completion)
+        if completion.refusal:
+            raise _rejected("refusal", completion.refusal, completion)
+        if completion.finish_reason in _CUT:
+            began = without_thought(text).strip()
+            if began and self._keep_truncated:
+                return text, True
+            spent = "before the answer ended" if began else f"on reasoning, before the answer began{_share(completion)}"
+            raise _rejected("truncated", f"the tokens were used up {spent}; raise max_tokens", completion)
+        if completion.text is None and (completion.tool_calls or completion.finish_reason in _TOOLS):
+            raise _rejected("no_text", "the model called a tool and wrote nothing", completion)
+        if not text.strip():
+            said = f"no text; finish_reason is {completion.finish_reason}{_share(completion)}"
+            raise _rejected("empty_output", said, completion)
+        return text, False
 
 
 def _check_references(schema: dict[str, Any]) -> None:
@@ -78,26 +103,6 @@ def _check_references(schema: dict[str, Any]) -> None:
                 resolver.lookup(part["$ref"])
             except Unresolvable:
                 raise ValueError(f"task.schema: $ref {part['$ref']!r} is not in the schema") from None
-
-
-def _text(completion: Completion) -> str:
-    """The text, if the model ended it by itself."""
-    text = completion.text or ""
-    if completion.finish_reason == "content_filter":
-        found = f" ({completion.filtered})" if completion.filtered else ""
-        raise _rejected("content_filter", f"the answer was cut by the provider's content filter{found}", completion)
-    if completion.refusal:
-        raise _rejected("refusal", completion.refusal, completion)
-    if completion.finish_reason in _CUT:
-        began = without_thought(text).strip()
-        spent = "before the answer ended" if began else f"on reasoning, before the answer began{_share(completion)}"
-        raise _rejected("truncated", f"the tokens were used up {spent}; raise max_tokens", completion)
-    if completion.text is None and (completion.tool_calls or completion.finish_reason in _TOOLS):
-        raise _rejected("no_text", "the model called a tool and wrote nothing", completion)
-    if not text.strip():
-        said = f"no text; finish_reason is {completion.finish_reason}{_share(completion)}"
-        raise _rejected("empty_output", said, completion)
-    return text
 
 
 def _share(completion: Completion) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from transforms.llm.answers import AnswerParser, Parsed
+from transforms.llm.answers import TRUNCATED, AnswerParser, Parsed
 from transforms.llm.breaker import Breaker
 from transforms.llm.completion import Completion, Usage, total_usage
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, FormatRefused, RowError, Stopped, unexpected
-from transforms.llm.notes import ANSWER_UNWRAPPED, MAYBE_BILLED, PROMPT_MAYBE_TRUNCATED, REASKED
+from transforms.llm.notes import ANSWER_TRUNCATED, ANSWER_UNWRAPPED, MAYBE_BILLED, PROMPT_MAYBE_TRUNCATED, REASKED
 from transforms.llm.prices import cost_usd
-from transforms.llm.prompts import Template
+from transforms.llm.prompt import Prompt
+from transforms.llm.prompts import Prompts
 from transforms.llm.retries import Called, Retries
 from transforms.settings import Input, Limits, Model, Task
 
@@ -45,13 +46,11 @@ class Answer(NamedTuple):
 
 class Caller:
     """Asks the model about one row. Built once per process, shared by all its threads. The clients of `endpoints`
-    stay their owner's to close. Raises ValueError for a schema that cannot be used."""
+    stay their owner's to close. Raises ValueError, naming the setting, for a task that cannot be used."""
 
     def __init__(self, task: Task, input: Input, model: Model, limits: Limits, *, endpoints: Endpoints) -> None:
-        alias = {"text": input.text} if input.text else {}
-        self._system = Template(task.system, alias)
-        self._prompt = Template(task.prompt, alias)
-        self._parser = AnswerParser(task.answer_schema)
+        self._prompts = Prompts(task, input, model)
+        self._parser = AnswerParser(task.answer_schema, keep_truncated=task.on_truncated == "keep")
         self._reasks = task.max_reasks if task.on_invalid == "retry" else 0
         self._price = model.price
         self._retries = Retries(limits, endpoints)
@@ -65,8 +64,7 @@ class Caller:
         """
         row = _Row()
         try:
-            system, user = self._system.render(fields), self._prompt.render(fields)
-            parsed = self._answer(row, system, user)
+            parsed = self._answer(row, self._prompts.render(fields))
         except Stopped:
             raise
         except Exception as error:
@@ -78,28 +76,32 @@ class Caller:
         if parsed.unwrapped:
             row.notes.append(ANSWER_UNWRAPPED)
         called = row.billed[-1]
+        completion = called.completion
+        if parsed.truncated:
+            row.notes.append(ANSWER_TRUNCATED)
+            completion = completion._replace(finish_reason=TRUNCATED)
         return Answer(
             parsed.values,
-            called.completion,
+            completion,
             row.attempts,
             round(called.latency_ms, 1),
             self._cost(row.billed),
             _usage(row.billed),
             len(row.billed),
-            (*called.completion.notes, *row.notes),
+            (*completion.notes, *row.notes),
         )
 
     def cost(self, completion: Completion | None) -> float | None:
         """US dollars that one completion costs, None if unknown."""
         return None if completion is None else cost_usd(completion.usage, self._price)
 
-    def _answer(self, row: _Row, system: str, user: str) -> Parsed:
+    def _answer(self, row: _Row, prompt: Prompt) -> Parsed:
         """Asks until an answer counts: once more for each that a model may do better, at most `max_reasks` times."""
         rejected: RowError | None = None
         reasks = 0
         while True:
             try:
-                completion = self._call(row, system, user)
+                completion = self._call(row, prompt)
             except (Stopped, AccountError) as stopped:
                 if rejected is None:
                     raise
@@ -116,11 +118,11 @@ class Caller:
                 rejected = error
             reasks += 1
 
-    def _call(self, row: _Row, system: str, user: str) -> Completion:
+    def _call(self, row: _Row, prompt: Prompt) -> Completion:
         rounds = 0
         while True:
             try:
-                called = self._retries.call(system, user)
+                called = self._retries.call(prompt)
             except FormatRefused as error:  # several endpoints, of which each refuses in its turn
                 row.count(error.attempts, error.maybe_billed)
                 rounds += 1
@@ -132,7 +134,7 @@ class Caller:
                 raise
             row.count(called.attempts, called.maybe_billed)
             row.billed.append(called)
-            read, sent = called.completion.usage.prompt_tokens, len(system) + len(user)
+            read, sent = called.completion.usage.prompt_tokens, prompt.text_characters
             if read is not None and sent >= _SHORT_PROMPT and read * _CHARACTERS_PER_TOKEN < sent:
                 row.notes.append(PROMPT_MAYBE_TRUNCATED)
             return called.completion

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from transforms.llm.completion import Completion
 from transforms.llm.errors import CallError
 from transforms.llm.notes import STRUCTURED_OUTPUT_FALLBACK
+from transforms.llm.prompt import Prompt, encode
 from transforms.llm.rate_headers import rate_headers
 from transforms.llm.secrets import masked, without_known
 from transforms.llm.structured_output import Mode, StructuredOutput
 from transforms.llm.transport import Response, Transport, shown_header
 from transforms.settings import Model
-
-encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class Preview(NamedTuple):
@@ -33,11 +32,10 @@ class ChatClient(ABC):
         self._transport = transport
         self._output = output
 
-    def complete(self, system: str, user: str) -> Completion:
-        """Make one request; an empty `system` is left out. Raises CallError."""
-        prompt = (system, user)
+    def complete(self, prompt: Prompt) -> Completion:
+        """Make one request. Raises CallError."""
         mode = self._output.mode(prompt)
-        response = self._transport.post(self._body(mode, system, user))
+        response = self._transport.post(self._body(mode, prompt))
         rate = rate_headers(response.headers)
         try:
             if not response.ok():
@@ -51,9 +49,9 @@ class ChatClient(ABC):
         notes = (STRUCTURED_OUTPUT_FALLBACK,) if self._output.is_fallback(mode) else ()
         return completion._replace(rate=rate, notes=notes) if rate or notes else completion
 
-    def preview(self, system: str, user: str) -> Preview:
+    def preview(self, prompt: Prompt) -> Preview:
         """The request that `complete` would make first, which is not made."""
-        request = self._transport.request(self._body(self._output.mode((system, user)), system, user))
+        request = self._transport.request(self._body(self._output.mode(prompt), prompt))
         headers = {name: shown_header(name, value) for name, value in request.headers.items()}
         assert isinstance(request.body, bytes)
         return Preview(masked(str(request.url)), headers, without_known(request.body.decode()))
@@ -62,11 +60,11 @@ class ChatClient(ABC):
         """Close the idle connections."""
         self._transport.close()
 
-    def _body(self, mode: Mode, system: str, user: str) -> bytes:
-        return self._request(mode, system, user).encode()
+    def _body(self, mode: Mode, prompt: Prompt) -> bytes:
+        return self._request(mode, prompt).encode()
 
     @abstractmethod
-    def _request(self, mode: Mode, system: str, user: str) -> str:
+    def _request(self, mode: Mode, prompt: Prompt) -> str:
         """The body of a request, as JSON."""
 
     @abstractmethod
@@ -80,6 +78,12 @@ class ChatClient(ABC):
     def _names_format(self, response: Response) -> bool:
         """Whether an error says that the way to ask for JSON is what it refuses."""
         return False
+
+
+def start_of_body(body: dict[str, Any], row_parameters: Collection[str]) -> str:
+    """The JSON of a request's body up to what a prompt adds, which is the same for every row. `row_parameters` are
+    those that each prompt brings with it: a body must not have them twice."""
+    return encode({key: value for key, value in body.items() if key not in row_parameters})[:-1] + ", "
 
 
 def check_parameters(model: Model, ours: tuple[str, ...]) -> None:

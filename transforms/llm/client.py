@@ -11,10 +11,10 @@ from transforms.llm.anthropic import AnthropicClient
 from transforms.llm.azure import AzureClient
 from transforms.llm.chat import ChatClient
 from transforms.llm.completion import Completion
+from transforms.llm.defaults import parameters
 from transforms.llm.openai import OpenAIClient
+from transforms.llm.prompt import Prompt
 from transforms.settings import Limits, Model, Task
-
-EMBEDDED_PARAMETERS = {"temperature": 0, "max_tokens": 256}
 
 
 class Provider(NamedTuple):
@@ -36,8 +36,8 @@ PROVIDERS = {
 class Client(Protocol):
     """An endpoint with one model behind it. Any number of threads may call it at once."""
 
-    def complete(self, system: str, user: str) -> Completion:
-        """Make one request; an empty `system` is left out. Raises CallError."""
+    def complete(self, prompt: Prompt) -> Completion:
+        """Make one request. Raises CallError."""
 
     def close(self) -> None:
         """Let go of connections and processes."""
@@ -80,6 +80,7 @@ def _hosted(task: Task, model: Model, limits: Limits, key: str | None, pool_size
         json_schema=task.answer_schema,
         task_name=task.name,
         pool_size=pool_size,
+        row_parameters=task.parameters_from,
     )
 
 
@@ -126,8 +127,8 @@ class _Embedded:
             self._server.close()
             raise
 
-    def complete(self, system: str, user: str) -> Completion:
-        return self._client.complete(system, user)
+    def complete(self, prompt: Prompt) -> Completion:
+        return self._client.complete(prompt)
 
     def close(self) -> None:
         self._client.close()
@@ -137,8 +138,7 @@ class _Embedded:
 def _filled(model: Model, path: str) -> Model:
     """The settings of the embedded model at `path`, complete."""
     mode = "json_schema" if model.structured_output == "auto" else model.structured_output  # it has them all
-    parameters = {**EMBEDDED_PARAMETERS, **model.parameters}
-    filled = {"name": model.name or Path(path).stem, "parameters": parameters, "structured_output": mode}
+    filled = {"name": model.name or Path(path).stem, "parameters": parameters(model), "structured_output": mode}
     return model.model_copy(update=filled)
 
 
@@ -151,5 +151,6 @@ def _local(task: Task, model: Model, limits: Limits, base_url: str, *, pool_size
         json_schema=task.answer_schema,
         task_name=task.name,
         pool_size=pool_size,
+        row_parameters=task.parameters_from,
         use_environment=False,  # a proxy for the world outside does not know this loopback address
     )

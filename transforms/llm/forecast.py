@@ -4,48 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from transforms.llm.anthropic import MAX_TOKENS
 from transforms.llm.completion import Usage
+from transforms.llm.defaults import parameters
 from transforms.llm.prices import cost_usd
-from transforms.llm.prompts import Template
+from transforms.llm.prompts import Prompts
+from transforms.llm.row_parameters import output_limit
 from transforms.settings import Input, Model, Price, Task
 
 _SURE = 30  # answers, from which on they are believed rather than the guess
 _GUESSED_TOKENS = 1.0  # a character of the prompt: four times what English takes, about what Chinese takes
 _GUESSED_OUTPUT = 256  # tokens of an answer that nothing limits
 _PROMPT_MARGIN, _OUTPUT_MARGIN = 1.25, 2.0  # over the most that was seen: prompts vary little, answers more
-_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+class Size(NamedTuple):
+    """How long a row's request is, and the most tokens of its answer where the row itself limits those."""
+
+    characters: int
+    output_limit: int | None = None
 
 
 class Forecast:
     """The most that a row's call is likely to cost, by the length of its prompt. Not safe for threads."""
 
     def __init__(self, task: Task, input: Input, model: Model, price: Price) -> None:
-        alias = {"text": input.text} if input.text else {}
-        self._templates = [Template(text, alias) for text in (task.system, task.prompt)]
+        self._prompts = Prompts(task, input, model)
         # Providers bill the schema as a part of the prompt.
         self._schema = len(json.dumps(task.answer_schema)) if task.answer_schema is not None else 0
         self._price = price
         self._answers_a_row = 1 + (task.max_reasks if task.on_invalid == "retry" else 0)
-        limits = [model.parameters.get(name) for name in _OUTPUT_LIMITS]
-        default = MAX_TOKENS if model.provider == "anthropic" else None
-        self._limit = next((limit for limit in limits if isinstance(limit, int)), default)
+        self._limit = output_limit(parameters(model))
         self._answers = 0
         self._tokens = 0.0  # of prompts, a character: the most seen
         self._output = 0.0  # tokens of an answer: the most seen
 
-    def characters(self, fields: Mapping[str, Any]) -> int:
-        """How long a row's request is."""
-        return self._schema + sum(len(template.render(fields)) for template in self._templates)
+    def size(self, fields: Mapping[str, Any]) -> Size:
+        """The size of a row's request."""
+        prompt = self._prompts.render(fields)
+        return Size(self._schema + prompt.characters, prompt.output_limit)
 
-    def cost_usd(self, characters: int) -> float:
-        """US dollars that a row with a request of that length may cost."""
+    def cost_usd(self, size: Size) -> float:
+        """US dollars that a row with a request of that size may cost."""
         sure = self._answers >= _SURE
         seen = self._tokens * _PROMPT_MARGIN
-        prompt = round(characters * (seen if sure else max(seen, _GUESSED_TOKENS)))
-        output = self._output_tokens(sure)
+        prompt = round(size.characters * (seen if sure else max(seen, _GUESSED_TOKENS)))
+        output = self._output_tokens(sure, size.output_limit or self._limit)
         # All of it written to a cache, as far as that costs more.
         costs = (cost_usd(Usage(prompt, output, 0, written), self._price) for written in (0, prompt))
         return self._answers_a_row * max(cost or 0.0 for cost in costs)
@@ -56,8 +61,8 @@ class Forecast:
         self._tokens = max(self._tokens, prompt_tokens / answers / max(1, characters))
         self._output = max(self._output, completion_tokens / answers)
 
-    def _output_tokens(self, sure: bool) -> int:
+    def _output_tokens(self, sure: bool, limit: int | None) -> int:
         seen = round(self._output * _OUTPUT_MARGIN)
         if sure:
-            return seen if self._limit is None else min(seen, self._limit)
-        return max(seen, _GUESSED_OUTPUT if self._limit is None else self._limit)
+            return seen if limit is None else min(seen, limit)
+        return max(seen, _GUESSED_OUTPUT if limit is None else limit)

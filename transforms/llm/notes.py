@@ -7,6 +7,8 @@ from __future__ import annotations
 
 # The answer was wrapped in a ``` fence or came after a <think> block, and is taken without.
 ANSWER_UNWRAPPED = "answer_unwrapped"
+# The answer was cut because its tokens were used up, and counts all the same (task.on_truncated: keep).
+ANSWER_TRUNCATED = "answer_truncated"
 # The endpoint billed for far fewer prompt tokens than the prompt has: it may have read only a part of it.
 PROMPT_MAYBE_TRUNCATED = "prompt_maybe_truncated"
 # The endpoint refuses model.structured_output json_schema: the row was asked with less than that.

@@ -5,13 +5,15 @@ Source: platform.openai.com/docs/api-reference/chat/create.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from transforms.llm.chat import ChatClient, check_parameters, encode
+from transforms.llm.chat import ChatClient, check_parameters, start_of_body
 from transforms.llm.completion import Completion
 from transforms.llm.errors import CallError
 from transforms.llm.openai_errors import http_error, refuses_format
 from transforms.llm.openai_reply import completion
+from transforms.llm.prompt import Prompt, encode, message
 from transforms.llm.secrets import hide
 from transforms.llm.structured_output import Mode, StructuredOutput, modes
 from transforms.llm.transport import Response, Transport
@@ -24,8 +26,9 @@ class OpenAIClient(ChatClient):
     """A client of one model behind one `base_url`, which ends before /chat/completions.
 
     Without `api_key` no Authorization header is sent. `json_schema` is asked for in the way that
-    model.structured_output says, under the name `task_name`. `pool_size` and `use_environment`: see Transport.
-    Raises ValueError, naming the setting, for what cannot be sent.
+    model.structured_output says, under the name `task_name`. `row_parameters` are the names of those that prompts
+    set. `pool_size` and `use_environment`: see Transport. Raises ValueError, naming the setting, for what cannot be
+    sent.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class OpenAIClient(ChatClient):
         json_schema: dict[str, Any] | None,
         task_name: str,
         pool_size: int,
+        row_parameters: Collection[str] = (),
         use_environment: bool = True,
     ) -> None:
         hide(api_key)
@@ -45,8 +49,8 @@ class OpenAIClient(ChatClient):
         # What model.parameters says wins; then there is nothing to fall back from.
         schema = None if "response_format" in model.parameters else json_schema
         chosen = modes(model.structured_output, schema, _MODES)
-        # The body up to the place where the messages go, which is the same for every row.
-        self._starts = {mode: _start(model, mode, schema, task_name) for mode in chosen}
+        bodies = {mode: _body(model, mode, schema, task_name) for mode in chosen}
+        self._starts = {mode: start_of_body(body, row_parameters) for mode, body in bodies.items()}
         headers = {**(self._key_header(api_key) if api_key else {}), **model.headers}
         transport = Transport(
             self._url(base_url, model), headers, limits, pool_size=pool_size, use_environment=use_environment
@@ -59,11 +63,12 @@ class OpenAIClient(ChatClient):
     def _key_header(self, api_key: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {api_key}"}
 
-    def _request(self, mode: Mode, system: str, user: str) -> str:
-        messages = [{"role": "user", "content": user}]
-        if system:
-            messages.insert(0, {"role": "system", "content": system})
-        return self._starts[mode] + encode(messages) + "}"
+    def _request(self, mode: Mode, prompt: Prompt) -> str:
+        parameters = prompt.parameters and prompt.parameters + ", "
+        messages = prompt.messages
+        if prompt.system:
+            messages = f"[{encode(message('system', prompt.system))}, {messages[1:]}"
+        return f'{self._starts[mode]}{parameters}"messages": {messages}}}'
 
     def _completion(self, response: Response) -> Completion:
         return completion(response.body, response.headers)
@@ -75,11 +80,11 @@ class OpenAIClient(ChatClient):
         return refuses_format(response.body)
 
 
-def _start(model: Model, mode: Mode, schema: dict[str, Any] | None, task_name: str) -> str:
+def _body(model: Model, mode: Mode, schema: dict[str, Any] | None, task_name: str) -> dict[str, Any]:
     body: dict[str, Any] = {"model": model.name}
     if mode == "json_schema":
         named = {"name": task_name, "schema": schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     elif mode == "json_object":
         body["response_format"] = {"type": "json_object"}
-    return encode({**body, **model.parameters})[:-1] + ', "messages": '
+    return {**body, **model.parameters}

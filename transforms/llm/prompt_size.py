@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from transforms.llm.defaults import parameters
 from transforms.llm.estimate import TOKENS_PER_CHARACTER
-from transforms.llm.prompts import Template
+from transforms.llm.prompts import Prompts
 from transforms.settings import Input, Model, Task
 
 # The least that a chat template puts around each message: cookbook.openai.com, "How to count tokens with tiktoken".
@@ -26,37 +27,31 @@ class PromptSize:
     """Measures the requests of one task. Safe for threads."""
 
     def __init__(self, task: Task, input: Input, model: Model) -> None:
-        alias = {"text": input.text} if input.text else {}
-        self._templates = [Template(text, alias) for text in (task.system, task.prompt) if text]
+        self._prompts = Prompts(task, input, model)
+        # Of a conversation of its own, a row has one at least.
+        self._messages = bool(task.system) + 2 * len(task.examples) + 1
         self.schema_tokens = _schema_tokens(task, model)
         """Of the schema, in every request; 0 where nobody is known to bill it."""
 
     def of(self, fields: Mapping[str, Any]) -> int:
-        """Bytes of system text and prompt of one row. 0 for one that no prompt can be made of: it is never sent."""
+        """Bytes of all texts in one row's request. 0 for one that no prompt can be made of: it is never sent."""
         try:
-            return sum(_bytes(template.render(fields)) for template in self._templates)
+            prompt = self._prompts.render(fields)
         except Exception:
             return 0
+        return prompt.characters + _more_bytes(prompt.system) + _more_bytes(prompt.messages)
 
     def guessed_tokens(self, rows: int, size: int) -> float:
         """Prompt tokens of so many requests, whose texts are `size` bytes together."""
-        each = len(self._templates) * _TOKENS_PER_MESSAGE + self.schema_tokens
+        each = self._messages * _TOKENS_PER_MESSAGE + self.schema_tokens
         return size * TOKENS_PER_CHARACTER + rows * each
 
 
 def most_completion_tokens(model: Model) -> int | None:
     """The longest answer that a request allows, in tokens; None where nothing bounds it."""
-    # Here, as it brings in the clients.
-    from transforms.llm.anthropic import MAX_TOKENS
-    from transforms.llm.client import EMBEDDED_PARAMETERS
-
-    given = model.parameters
-    if model.provider == "embedded":
-        given = {**EMBEDDED_PARAMETERS, **given}
+    given = parameters(model)
     most = given.get("max_completion_tokens", given.get("max_tokens"))
-    if isinstance(most, int) and not isinstance(most, bool) and most > 0:
-        return most
-    return MAX_TOKENS if model.provider == "anthropic" else None
+    return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
 
 
 def _schema_tokens(task: Task, model: Model) -> int:
@@ -76,5 +71,5 @@ def _is_openai(model: Model) -> bool:
     return (host or "").endswith(".openai.com")
 
 
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def _more_bytes(text: str) -> int:
+    return 0 if text.isascii() else len(text.encode()) - len(text)

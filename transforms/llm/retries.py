@@ -18,6 +18,7 @@ from transforms.llm.completion import Completion
 from transforms.llm.endpoint import LiveEndpoint
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import CallError, FormatRefused, Stopped, TransientError, unexpected
+from transforms.llm.prompt import Prompt
 from transforms.settings import Limits
 
 FIRST_BACKOFF = 0.5  # seconds; doubles with each attempt
@@ -58,7 +59,7 @@ class Retries:
             reraise=True,
         )
 
-    def call(self, system: str, user: str) -> Called:
+    def call(self, prompt: Prompt) -> Called:
         """Make the request until it succeeds. Raises the last CallError with its `attempts` and `maybe_billed` set,
         or Stopped.
 
@@ -66,7 +67,7 @@ class Retries:
         another. Requests that an endpoint refuses for the account's sake, while another is left, and those that are
         refused for how they ask for JSON, are counted in `attempts` but are none of max_attempts.
         """
-        request = _Request(self._endpoints, self._clock, system, user)
+        request = _Request(self._endpoints, self._clock, prompt)
         try:
             return self._retrying(request)
         except Stopped:
@@ -90,13 +91,12 @@ class Retries:
 class _Request:
     """One row's request, to be called until it succeeds; what its attempts add up to."""
 
-    def __init__(self, endpoints: Endpoints, clock: Callable[[], float], system: str, user: str) -> None:
+    def __init__(self, endpoints: Endpoints, clock: Callable[[], float], prompt: Prompt) -> None:
         self.attempts = 0
         self.maybe_billed = 0
         self._endpoints = endpoints
         self._clock = clock
-        self._system = system
-        self._user = user
+        self._prompt = prompt
         self._failed_at: LiveEndpoint | None = None
         self._elsewhere = False  # the last endpoint is out, and another may answer
 
@@ -112,12 +112,12 @@ class _Request:
                 raise outcome
 
     def _once(self) -> Called | CallError:
-        lease = self._endpoints.acquire(len(self._system) + len(self._user), self._failed_at)
+        lease = self._endpoints.acquire(self._prompt.characters, self._failed_at)
         outcome: Completion | CallError | None = None
         self.attempts += 1
         started = self._clock()
         try:
-            outcome = lease.client.complete(self._system, self._user)
+            outcome = lease.client.complete(self._prompt)
         except CallError as error:
             outcome = error
         finally:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from transforms.llm.errors import AccountError, CallError, FormatRefused, RowError
+from transforms.llm.prompt import Prompt
 
 Mode = Literal["json_schema", "json_object", "off"]
-Prompt = tuple[str, str]  # system, user
 
 _REFUSED = (400, 422)  # the statuses of a request that is not understood
 
