@@ -138,7 +138,7 @@ def _again(command: str | None, *flags: str) -> str:
 
 
 def _write_records(path: str, rows: Any) -> int:
-    from transforms.write import JsonlWriter
+    from transforms.shards import JsonlWriter
 
     written = 0
     writer = JsonlWriter(path)

@@ -26,10 +26,11 @@ from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
 from transforms.sample import Sample
 from transforms.screen import Rules, ScreenContent
+from transforms.shards import ShardFormat, Staged
 from transforms.table import TableSpec
 from transforms.table_ids import PriorRows
 from transforms.tally import TALLY, Tally, total
-from transforms.write import ShardFormat, Staged, WriteShards
+from transforms.write import WriteShards
 from transforms.write_table import WriteTable
 
 

@@ -37,10 +37,10 @@ from transforms.rows import RunStamp, type_of
 from transforms.same_columns import same_columns
 from transforms.screen import Rules
 from transforms.settings import Settings
+from transforms.shards import ShardFormat
 from transforms.stop import INTERRUPTED, StopSign
 from transforms.table import Tables, TableSpec, table_spec
 from transforms.table_ids import PriorRows, prior_ranges
-from transforms.write import ShardFormat
 
 BROKEN_CODE = 1
 ON_CHANGE = (
@@ -213,12 +213,14 @@ def make_spec(
             stamp=stamp,
             journal=layout.journal(run_id),
             budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
+            ordered=settings.output.order == "input",
         ),
         shards=ShardFormat(
             settings.output.format,
             settings.output.rows_per_shard,
             None if settings.output.format == "jsonl" and table is None else prepared.schema,
             settings.output.escape_formulas,
+            settings.output.order == "input",
         ),
         prior=prior,
         recovered=just_recovered,

@@ -20,7 +20,8 @@ from transforms.llm.endpoint import connect_all
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, Stopped
 from transforms.llm.forecast import Forecast
-from transforms.records import Record, Row, utc
+from transforms.read import order_of
+from transforms.records import PLACE, Record, Row, utc
 from transforms.reserve import Reserve
 from transforms.rows import EXPECTED, RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
@@ -41,6 +42,7 @@ class CallSpec:
     stamp: RunStamp
     journal: str
     budget: BudgetSpec | None = None
+    ordered: bool = False  # results say where their records stand in the input
 
 
 class Window:
@@ -192,6 +194,7 @@ class Asker:
             "run_id": spec.stamp.run_id,
             "task_hash": spec.stamp.task_hash,
             "finished_at": utc(time.time()),
+            **({PLACE: order_of(record)} if spec.ordered else {}),
         }
 
     def _failure(self, record: Record, error: CallError) -> Row:

@@ -18,7 +18,7 @@ from transforms.layout import Layout
 from transforms.records import Row
 from transforms.resume import read_jsonl, result_ids
 from transforms.rows import UNCALLED
-from transforms.write import Roll, ShardFormat, Staged, join_files, pack
+from transforms.shards import Roll, ShardFormat, Staged, join_files, pack
 
 FAILURES = ShardFormat("jsonl", rows_per_shard=100_000)
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 Fields = dict[str, Any]
 Row = dict[str, Any]
 
+PLACE = "\0place"  # in rows whose order is asked for, until they are published: see read.order_of
+
 
 class Record(NamedTuple):
     """One input row. `file` and `position` (a byte offset after decompression, in Parquet the row's number) say

@@ -19,12 +19,13 @@ from transforms.account import AS_ASKED, FAILED, make_account
 from transforms.digests import DigestSet
 from transforms.journal import OK, Entry
 from transforms.layout import Layout
+from transforms.order import merge_runs, new_roll
 from transforms.plan import PLAN_FILE
 from transforms.publish_table import publish_table
 from transforms.records import Row
+from transforms.shards import ShardFormat
 from transforms.table import Tables, TableSpec
-from transforms.tally import Tally, add
-from transforms.write import Roll, ShardFormat, outcome_tally
+from transforms.tally import Tally, add, outcome_tally
 from transforms.write_table import TableWriter
 
 
@@ -55,6 +56,8 @@ def write_header(layout: Layout, header: dict[str, Any], shards: ShardFormat) ->
     described = {"format": shards.name, "rows_per_shard": shards.rows_per_shard, "schema": schema}
     if shards.name == "csv":
         described["escape_formulas"] = shards.escape_formulas
+    if shards.ordered:
+        described["ordered"] = True
     files.write_json(layout.header(header["run_id"]), {**header, "shards": described})
 
 
@@ -99,8 +102,10 @@ def recover(layout: Layout, run_id: str, table: TableSpec | None = None) -> Reco
     tally: Tally = {}
     entries = _settle(paths, tally)
     if table is None:
-        results, failures = Roll(shards, layout.staging(run_id)), Roll(commit.FAILURES, layout.staging(run_id))
+        folder = layout.staging(run_id)
+        results, failures = new_roll(shards, folder), new_roll(commit.FAILURES, folder)
         _write(entries, tally, results, failures)
+        staged = merge_runs(results.finished, shards, folder) if shards.ordered else results.finished
     else:
         table = replace(table, schema=shards.schema)
         _deliver(entries, tally, table)
@@ -108,7 +113,7 @@ def recover(layout: Layout, run_id: str, table: TableSpec | None = None) -> Reco
     if account["stop_reason"] is None or account["stop_reason"] in AS_ASKED:
         account.update(status=FAILED, stop_reason="cut short; what it had was published afterwards")
     if table is None:
-        commit.publish(layout, run_id, results.finished, failures.finished, layout.shards(layout.failures), account)
+        commit.publish(layout, run_id, staged, failures.finished, layout.shards(layout.failures), account)
     else:
         publish_table(layout, run_id, table, account)
     return Recovered(run_id, account["ok"], account["failed"], tally.get("damaged", 0), account)
@@ -155,6 +160,7 @@ def shard_format(described: dict[str, Any]) -> ShardFormat:
         described["rows_per_shard"],
         None if schema is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema))),
         described.get("escape_formulas", True),
+        described.get("ordered", False),
     )
 
 

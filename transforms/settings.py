@@ -147,11 +147,14 @@ class Output(Section):
     format: Literal["parquet", "jsonl", "csv"] = "parquet"
     escape_formulas: bool = True  # csv: an apostrophe before a text that a spreadsheet would take for a formula
     rows_per_shard: PositiveInt = 100_000
+    order: Literal["any", "input"] = "any"  # input: each run's results are sorted by file and position
     table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
 
     @model_validator(mode="after")
     def _table_is_one(self) -> Output:
         if self.table is not None:
+            if self.order == "input":
+                raise ValueError("order: rows of a table have none; ask for it when you read them")
             try:
                 split_table(hidden(self.table))
             except ValueError as error:

@@ -52,3 +52,13 @@ def row_tally(row: dict[str, Any]) -> Tally:
         else:
             tally[key] = row[key]
     return tally
+
+
+def outcome_tally(row: dict[str, Any], kind: str) -> Tally:
+    """What one row adds to the account."""
+    tally: Tally = {kind: 1}
+    if kind == "failed":
+        tally["failures_by_reason"] = {row["reason"]: 1}
+    if row["attempts"]:
+        add(tally, row_tally(row))
+    return tally

@@ -10,7 +10,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.write import JsonlWriter
+from transforms.shards import JsonlWriter
 
 _BATCH = 10_000
 

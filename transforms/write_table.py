@@ -19,8 +19,7 @@ from transforms.records import Row, canonical_json
 from transforms.rows import UNCALLED
 from transforms.table import FAILURES, KEY, Tables, TableSpec
 from transforms.table_cells import converters
-from transforms.tally import TALLY, Tally, add, bundle_tally
-from transforms.write import outcome_tally
+from transforms.tally import TALLY, Tally, add, bundle_tally, outcome_tally
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table

@@ -42,7 +42,7 @@ def write_results(output: Path, rows: int) -> None:
     import pyarrow as pa
 
     from transforms.rows import result_schema
-    from transforms.write import Roll, ShardFormat
+    from transforms.shards import Roll, ShardFormat
 
     roll = Roll(ShardFormat("parquet", 100_000, result_schema({"label": pa.string()}, {})), str(output / "results"))
     for number in range(rows):

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.compare import main
 from transforms.rows import result_schema
-from transforms.write import Roll, ShardFormat
+from transforms.shards import Roll, ShardFormat
 
 Rows = list[dict[str, Any]]
 SCHEMA = {"type": "object", "properties": {"label": {"type": "string"}, "score": {"type": "integer"}}}

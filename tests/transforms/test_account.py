@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.account import make_account
-from transforms.tally import MOST_MESSAGES, add, row_tally, total
-from transforms.write import outcome_tally
+from transforms.tally import MOST_MESSAGES, add, outcome_tally, row_tally, total
 
 HEADER = {
     "run_id": "r",

@@ -8,7 +8,7 @@ import pytest
 
 from transforms.commit import carried, is_planned, plan_commit, publish
 from transforms.layout import Layout
-from transforms.write import Staged
+from transforms.shards import Staged
 
 RUN = "20260102T000000-bbbbbb"
 

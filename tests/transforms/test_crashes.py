@@ -16,7 +16,7 @@ from transforms import files
 from transforms.commit import publish
 from transforms.layout import Layout
 from transforms.recover import finish_commits, interrupted_runs, recover, write_header
-from transforms.write import Roll, ShardFormat
+from transforms.shards import Roll, ShardFormat
 
 EARLIER, RUN = "20260101T000000-aaaaaa", "20260102T000000-bbbbbb"
 ANSWERED = ["old-1", "old-2", "again", "new-1", "new-2", "new-3"]

@@ -15,7 +15,7 @@ from transforms import call, limit, plan, read, repeats, resume, rows, screen, w
 from transforms.formats.spans import Reading
 from transforms.screen import Rules
 from transforms.settings import Model, Price
-from transforms.write import ShardFormat
+from transforms.shards import ShardFormat
 
 READING = Reading("id", "csv", ";", "cp1252")
 SECRET = "sk-not-in-any-pickle-0123456789"

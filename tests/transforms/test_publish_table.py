@@ -15,9 +15,9 @@ from transforms.layout import Layout
 from transforms.publish_table import publish_table
 from transforms.recover import recover, write_header
 from transforms.resume import done_ids
+from transforms.shards import ShardFormat
 from transforms.table import Tables, TableSpec, table_spec
 from transforms.table_ids import prior_ranges, prior_rows
-from transforms.write import ShardFormat
 from transforms.write_table import TableWriter
 
 OLD, RUN = "20260101T000000-abcdef", "20260102T000000-bbbbbb"

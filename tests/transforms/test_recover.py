@@ -11,7 +11,7 @@ import pytest
 from transforms.journal import encode
 from transforms.layout import Layout
 from transforms.recover import finish_commits, interrupted_runs, read_header, recover, shard_format, write_header
-from transforms.write import ShardFormat
+from transforms.shards import ShardFormat
 
 RUN = "20260102T000000-bbbbbb"
 HEADER = {

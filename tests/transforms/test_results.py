@@ -7,7 +7,7 @@ import pytest
 
 from transforms.results import result_batches
 from transforms.rows import result_schema
-from transforms.write import Roll, ShardFormat
+from transforms.shards import Roll, ShardFormat
 
 SCHEMA = result_schema({"label": pa.string()}, {})
 ROW = {"id": "a", "label": "x", "cost_usd": 0.5, "latency_ms": 3.0, "finished_at": "2026-01-31T08:00:00.000Z"}

@@ -14,8 +14,8 @@ import pytest
 from transforms.layout import Layout
 from transforms.results import all_results
 from transforms.rows import result_schema
+from transforms.shards import ShardFormat
 from transforms.table import Tables, table_spec
-from transforms.write import ShardFormat
 from transforms.write_table import TableWriter
 
 ANSWER = {

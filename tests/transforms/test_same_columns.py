@@ -15,7 +15,7 @@ from transforms.layout import Layout
 from transforms.recover import finish_commits
 from transforms.rows import result_schema
 from transforms.same_columns import same_columns
-from transforms.write import ParquetWriter
+from transforms.shards import ParquetWriter
 
 LABEL = {"label": pa.string()}
 RUN = "20260102T000000-abcdef"

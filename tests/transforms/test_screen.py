@@ -16,7 +16,7 @@ from transforms.records import Record
 from transforms.rows import ARROW_TYPES
 from transforms.screen import Rules, Screen, ScreenContent, misfit
 from transforms.settings import Input, Model, Task
-from transforms.write import ParquetWriter
+from transforms.shards import ParquetWriter
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 LEAVES = st.none() | st.booleans() | st.integers() | st.integers(-(2**70), 2**70) | FINITE | st.text()

@@ -15,11 +15,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import write
+from transforms import shards as shard_files
 from transforms.records import utc
 from transforms.rows import ARROW_TYPES, result_schema
+from transforms.shards import JsonlWriter, ParquetWriter, Roll, ShardFormat, Staged, join_files, pack
 from transforms.tally import total
-from transforms.write import JsonlWriter, ParquetWriter, Roll, ShardFormat, Staged, WriteShards, join_files, pack
+from transforms.write import WriteShards
 
 ANSWER = {
     "label": pa.string(),
@@ -80,7 +81,7 @@ class TestParquet:
         assert found == {**dict.fromkeys(SCHEMA.names), "id": "a"}
 
     def test_more_rows_than_a_row_group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(write, "_ROWS_PER_GROUP", 4)
+        monkeypatch.setattr(shard_files, "_ROWS_PER_GROUP", 4)
         rows = [{"id": str(number)} for number in range(10)]
         found = self.written(tmp_path / "a.parquet", rows)
         assert [row["id"] for row in found] == [row["id"] for row in rows]

@@ -16,7 +16,7 @@ from transforms.layout import Layout
 from transforms.llm.columns import columns
 from transforms.records import utc
 from transforms.rows import RunStamp, failure_row, result_schema
-from transforms.write import Roll, ShardFormat
+from transforms.shards import Roll, ShardFormat
 
 BEGUN = datetime(2026, 1, 31, 8, tzinfo=timezone.utc)
 HASH = "0123456789abcdef"
