@@ -20,6 +20,12 @@ def published(workspace: Any) -> list[list[str]]:
     return found
 
 
+def read_in_order(workspace: Any) -> list[str]:
+    """The ids of the input, by file and position."""
+    lines = (line for path in sorted(workspace.input.iterdir()) for line in path.read_text().splitlines())
+    return [json.loads(line)["id"] for line in lines]
+
+
 @pytest.mark.parametrize("name", ["parquet", "jsonl"])
 def test_results_stand_as_the_input(workspace: Any, mock: Any, runner: list[str], name: str) -> None:
     server = mock("-latency", "20")
