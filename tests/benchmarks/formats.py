@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     options = parser.parse_args()
-    settings = ["model.provider=openai", "model.name=mock-1", "model.base_url=http://127.0.0.1:9/v1", "input.carry=[]"]
+    settings = ["model.provider=openai", "model.name=mock-1", "model.base_url=http://127.0.0.1:9/v1"]
     flags = [part for setting in settings for part in ("--set", setting)]
     for name in options.formats:
         for rows in options.rows:

@@ -70,7 +70,6 @@ def main() -> None:
             "model.provider=openai",
             "model.name=mock-1",
             f"model.base_url={server.url}",
-            "input.carry=[]",
             "limits.max_in_flight=100",
         ):
             arguments += ["--set", setting]

@@ -58,7 +58,6 @@ def main() -> None:
             "model.provider=openai",
             "model.name=mock-1",
             f"model.base_url={server.url}",
-            "input.carry=[]",
             "limits.max_in_flight=100",
             f"output.table={options.url}#benchmark_run",
         ):

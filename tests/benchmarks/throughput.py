@@ -47,7 +47,6 @@ def main() -> None:
                 "model.provider=openai",
                 "model.name=mock-1",
                 f"model.base_url={server.url}",
-                "input.carry=[]",
                 f"limits.max_in_flight={in_flight}",
             ):
                 arguments += ["--set", setting]
