@@ -16,6 +16,7 @@ from transforms.commit import FAILURES, publish
 from transforms.journal import OK
 from transforms.layout import Layout
 from transforms.limit import Limit
+from transforms.lock import LockLost
 from transforms.plan import MakePlan
 from transforms.read import DEAD_LETTER, InputFile, Read, Spans
 from transforms.repeats import DropRepeats, FindRepeats
@@ -93,6 +94,9 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
 
 def _commit(_start: None, spec: RunSpec, results: Any, failures: Any, tally: Tally) -> str:
     layout, run_id = Layout(spec.output), spec.call.stamp.run_id
-    account = make_account(spec.header, tally, stop.reason(layout.journal(run_id)))
+    reason = stop.reason(layout.journal(run_id))
+    if reason is not None and reason["kind"] == stop.LOCK_LOST:
+        raise LockLost(reason["message"])  # the other run publishes what the journal has
+    account = make_account(spec.header, tally, reason)
     publish(layout, run_id, list[Staged](results), list[Staged](failures), spec.prior_failures, account)
     return run_id

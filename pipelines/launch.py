@@ -6,39 +6,42 @@ import logging
 import os
 import secrets
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
 from types import FrameType
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines import summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.graph import RunSpec, build
-from pipelines.options import Options
+from pipelines.options import Options, hide_secrets
 from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
 from pipelines.progress import showing_progress
 from pipelines.terminal import say
-from transforms import files, workers
+from transforms import files, rolled_journal, workers
 from transforms.account import spent_usd
 from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
-from transforms.lock import Lock, Locked
+from transforms.lock import Held, Locked, lock
 from transforms.read import span_bytes
 from transforms.records import utc
 from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header
 from transforms.resume import Prior
+from transforms.rolled_journal import RollRule
 from transforms.rows import ARROW_TYPES, RunStamp
 from transforms.screen import Rules
 from transforms.settings import Settings
-from transforms.stop import INTERRUPTED, StopSign
+from transforms.stop import INTERRUPTED, LOCK_LOST, StopSign
 from transforms.write import ShardFormat
 
 # Runs in this process. What Beam calls DirectRunner may first download another program to run the graph with.
@@ -50,6 +53,9 @@ _RUN_ID_TIME = "%Y%m%dT%H%M%S"
 def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
+    pipeline_options = PipelineOptions(options.beam_args)
+    hide_secrets(pipeline_options)
+    FileSystems.set_options(pipeline_options)  # before the first file is looked for on a store
     check_model(settings)
     price = check_price(settings)
     layout = check_output(settings)
@@ -63,7 +69,7 @@ def launch(settings: Settings, options: Options) -> int:
         )
     with ExitStack() as held:
         try:
-            held.enter_context(Lock(layout.root))
+            output = held.enter_context(lock(layout.root, lambda line: say(line, error=True)))
         except Locked as error:
             raise UsageError(str(error)) from None
         except OSError as error:
@@ -72,29 +78,43 @@ def launch(settings: Settings, options: Options) -> int:
             ) from None
         if settings.model.provider != "embedded":
             summary.print_price(price, settings.model)
-        return _run(settings, options, layout, prepared, price, redo=bool(changed) and options.on_change == "redo")
+        redo = bool(changed) and options.on_change == "redo"
+        return _run(settings, options, layout, prepared, price, output, redo=redo)
 
 
 def _run(
-    settings: Settings, options: Options, layout: Layout, prepared: Prepared, price: Found | None, *, redo: bool
+    settings: Settings,
+    options: Options,
+    layout: Layout,
+    prepared: Prepared,
+    price: Found | None,
+    output: Held,
+    *,
+    redo: bool,
 ) -> int:
     run_id = new_run_id(layout)
-    interrupts = _Interrupts(StopSign(layout.journal(run_id)))
+    sign = StopSign(layout.journal(run_id))
+    interrupts = _Interrupts(sign)
     try:
         finish_commits(layout)
-        recovered = [recover(layout, earlier) for earlier in interrupted_runs(layout)]
+        recovered = []
+        for earlier in interrupted_runs(layout):
+            output.check()
+            recovered.append(recover(layout, earlier))
+        output.check()
         summary.print_recovered(recovered)
         if redo:
             _set_aside(layout, run_id)
         spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
         write_header(layout, spec.header, spec.shards)
+        output.on_lost(lambda message: sign.set(LOCK_LOST, message))
         with interrupts.handled(), showing_progress(layout.root, run_id):
             _submit(spec, options)
         account = files.read_json(layout.account(run_id))
     except Exception as error:
         logging.getLogger(__name__).info("the run broke", exc_info=True)
         workers.close_all()
-        interrupted = recover(layout, run_id).account if interrupts.came else None
+        interrupted = recover(layout, run_id).account if interrupts.came and not output.lost else None
         if interrupted is None:
             summary.print_broken(error, layout)
             return BROKEN_CODE
@@ -151,6 +171,7 @@ def make_spec(
             stamp=stamp,
             journal=layout.journal(run_id),
             budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
+            roll=RollRule(settings.output.journal_rows, settings.output.journal_seconds),
         ),
         shards=ShardFormat(
             settings.output.format,
@@ -237,7 +258,26 @@ class _Interrupts:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.came:
-            os._exit(INTERRUPTED_CODE)  # the journal has every answer; nothing else is worth waiting for
+            _end_at_once()
+            return
         self.came = True
         say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
-        self._stop.set(INTERRUPTED, signal.Signals(number).name)
+        # By a thread: a store's client may be in the middle of something in the one that the signal came to.
+        threading.Thread(target=self._stop.set, args=(INTERRUPTED, signal.Signals(number).name)).start()
+
+
+def _end_at_once() -> None:
+    """Ends the process. The journal has every answer, or is given the time of one save for the last of them on a
+    store; nothing else is worth waiting for."""
+    if not rolled_journal.is_open():
+        os._exit(INTERRUPTED_CODE)
+    for seconds, last in ((0.0, rolled_journal.save_all), (rolled_journal.GRACE_SECONDS, None)):
+        timer = threading.Timer(seconds, _end_after, (last,))
+        timer.daemon = True
+        timer.start()
+
+
+def _end_after(last: Callable[[], None] | None) -> None:
+    if last is not None:
+        last()
+    os._exit(INTERRUPTED_CODE)

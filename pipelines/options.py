@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Literal, NoReturn
 
-from pipelines.keys import all_keys
+from pipelines.keys import all_keys, holds_secret
 from pipelines.usage import UsageError
+from transforms.llm.secrets import hide
 
 # Those that a message names; Beam's further ones, mostly for its own tests, are taken as well.
 RUNNERS = ("DirectRunner", "PrismRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
@@ -92,6 +93,13 @@ def check_beam_flags(beam_args: Sequence[str], own_flags: Iterable[str] = ()) ->
         raise UsageError(f"unknown flag {flag}{_nearest(flag, [*own_flags, *_flags(parser)])}")
     if known.runner is not None:
         _check_runner(known.runner)
+
+
+def hide_secrets(beam_options: Any) -> None:
+    """Keeps what Beam's flags say of keys out of every text: an engine's error may quote all flags."""
+    for name, value in beam_options.get_all_options(drop_default=True).items():
+        if isinstance(value, str) and holds_secret(name):
+            hide(value)
 
 
 def _parser(prog: str, description: str, default_config: str) -> argparse.ArgumentParser:

@@ -6,6 +6,7 @@ Every check raises UsageError with one line that names the thing.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ from transforms.llm.client import connect
 from transforms.llm.columns import columns
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Template
+from transforms.llm.secrets import masked
 from transforms.read import InputError, InputFile, find_inputs, first_fields
 from transforms.records import Fields
 from transforms.rows import ARROW_TYPES, result_schema
 from transforms.settings import Settings
+from transforms.store import Unsupported
 
 SAMPLED_RECORDS = 1000  # read before the run, to learn the input's columns from
 
@@ -62,11 +65,13 @@ def check_price(settings: Settings) -> Found | None:
 
 
 def check_output(settings: Settings) -> Layout:
-    """The output is where journals can be appended to and locks be held, and its results are all of one format."""
+    """The output can be written, which on a store is tried, and its results are all of one format."""
     path, ending = settings.output.path, settings.output.format
-    if not files.is_local(path):
-        raise UsageError(f"output.path: {path} is no local or mounted path; others are not supported yet")
-    layout = Layout(os.path.abspath(path))
+    if files.is_local(path):
+        layout = Layout(os.path.abspath(path))
+    else:
+        layout = Layout(path.rstrip("/"))
+        _try_store(path, layout)
     others = {shard.rsplit(".", 1)[-1] for shard in layout.shards(layout.results)} - {ending}
     if others:
         raise UsageError(
@@ -74,6 +79,19 @@ def check_output(settings: Settings) -> Layout:
             "read together with; keep that format or choose another --output"
         )
     return layout
+
+
+def _try_store(path: str, layout: Layout) -> None:
+    if set(path) & set("*?["):
+        raise UsageError(f"output.path: {path} must not hold any of * ? [")
+    probe = files.join(layout.root, f".probe-{uuid.uuid4().hex}")
+    try:
+        files.write_json(probe, None)
+        files.remove([probe])
+    except Unsupported as error:
+        raise UsageError(f"output.path: {error}") from None
+    except OSError as error:
+        raise UsageError(f"output.path: {path} cannot be written: {masked(error.strerror or str(error))}") from None
 
 
 def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 import pyarrow as pa
 
 from transforms import budget
 from transforms.budget import Budget, BudgetSpec, Spent
-from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
+from transforms.journal import DEAD_LETTER, OK, Entry
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.endpoint import connect_all
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, Stopped
 from transforms.llm.forecast import Forecast
 from transforms.records import Record, Row, utc
+from transforms.rolled_journal import RollRule
 from transforms.rows import RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
+from transforms.span_journal import SpanJournal, rolled
 from transforms.stop import BUDGET, StopSign
 
 
@@ -38,6 +40,7 @@ class CallSpec:
     stamp: RunStamp
     journal: str
     budget: BudgetSpec | None = None
+    roll: RollRule = field(default_factory=RollRule)  # of a journal on a store
 
 
 class Window:
@@ -65,15 +68,6 @@ class Job:
         self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
 
 
-class SpanJournal(JournalFile):
-    """The journal file of one span, which knows how many of its records are still out."""
-
-    def __init__(self, folder: str, span: str) -> None:
-        super().__init__(folder, span)
-        self.span = span
-        self.pending = 0
-
-
 class Asker:
     """What the threads of one process share: endpoints, limits, stop sign. Turns a record into its journal entry."""
 
@@ -83,6 +77,7 @@ class Asker:
         live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
         self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
         self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
+        self._journal = rolled(spec.journal, spec.roll)
         self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
 
     def work(self, job: Job) -> None:
@@ -95,6 +90,15 @@ class Asker:
         except BaseException as error:
             job.outcome = error
         job.window.replies.put(job)
+
+    def journal(self, span: str) -> SpanJournal:
+        """Opens the journal of a span for a bundle."""
+        return SpanJournal(self._spec.journal, span, self._journal)
+
+    def save(self, span: str | None = None) -> bool:
+        """Waits until all outcomes so far, or those of one span, are saved, where that was put off: see
+        rolled_journal.py. Returns whether there were any. Raises OSError."""
+        return self._journal is not None and self._journal.save(span)
 
     def ask(self, record: Record, value: bytes) -> Entry | None:
         """Calls for one record. None where the run is stopped before there is an answer, or the budget is spent."""
@@ -129,7 +133,9 @@ class Asker:
             return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
 
     def close(self) -> None:
-        """Closes the clients."""
+        """Saves what is left to be saved, then closes the clients."""
+        if self._journal is not None:
+            self._journal.close()
         self._endpoints.close()
 
     def _open_budget(self) -> Budget:

@@ -59,6 +59,10 @@ class Output(Section):
     path: Annotated[str, Field(min_length=1)]
     format: Literal["parquet", "jsonl"] = "parquet"
     rows_per_shard: PositiveInt = 100_000
+    # On a store, where nothing can be appended to: answers are saved when so many have come together, or so many
+    # seconds after the first of them.
+    journal_rows: PositiveInt = 1000
+    journal_seconds: PositiveFloat = 5.0
 
 
 class Price(Section):
