@@ -5,6 +5,7 @@ S3 has a way of its own (s3.py): Beam builds a new client for each operation the
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, NamedTuple, Protocol
@@ -12,7 +13,8 @@ from typing import IO, NamedTuple, Protocol
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-EXTRAS = {"s3": "s3", "gs": "gcs", "azfs": "azure"}  # by scheme: the extra of this package that it needs
+# By scheme: the extra of this package that it needs, and the module that this brings.
+EXTRAS = {"s3": ("s3", "boto3"), "gs": ("gcs", "google.cloud.storage"), "azfs": ("azure", "azure.storage.blob")}
 
 
 class FileInfo(NamedTuple):
@@ -59,12 +61,12 @@ def of(path: str) -> Store:
     scheme = FileSystems.get_scheme(path)
     if scheme not in EXTRAS:
         raise Unsupported(f"{scheme}:// is not supported: only {', '.join(f'{each}://' for each in EXTRAS)} and files")
+    extra, module = EXTRAS[scheme]
     try:
-        if scheme == "s3":
-            import boto3  # noqa: F401
+        importlib.import_module(module)
         FileSystems.get_filesystem(path)
     except (ImportError, ValueError):
-        raise Unsupported(f"{scheme}:// needs a further package: pip install 'paidonce[{EXTRAS[scheme]}]'") from None
+        raise Unsupported(f"{scheme}:// needs a further package: pip install 'paidonce[{extra}]'") from None
     if scheme == "s3":
         from transforms.s3 import S3Store
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 COUNT = 500
 IN_FLIGHT = 8
 SECONDS = 0.5  # of a journal object
@@ -142,3 +145,123 @@ def test_a_signal_in_the_middle(bucket: Bucket, workspace: Any, mock: Callable[.
     assert rest.code == 0, rest.err
     assert bucket.ids() == all_ids(workspace)
     assert (server.calls(), server.stats()["paid_twice_calls"]) == (COUNT, 0)
+
+
+def wrong_use(workspace: Any, s3: Any, *flags: str, **environment: str) -> str:
+    """The line of a launch that ends with exit 2."""
+    ran = workspace.run(*flags, environment={**s3.environment(), **environment})
+    assert ran.code == 2, ran.err
+    assert ran.err.count("\n") == 1
+    return str(ran.err)
+
+
+def test_wrong_use_is_found_before_any_call(workspace: Any, s3: Any, own_server: Any, tmp_path: Any) -> None:
+    workspace.write_input(workspace.rows(3))
+    workspace.configure(own_server.url)
+    assert "output.path: s3://no-such-bucket/out cannot be written: " in (
+        said := wrong_use(workspace, s3, "--output", "s3://no-such-bucket/out")
+    )
+    assert "NoSuchBucket" in said
+    assert "input.path: no file matches 's3://" in wrong_use(workspace, s3, "--input", f"{s3.root}/in/*")
+    assert "NoSuchBucket" in wrong_use(workspace, s3, "--input", "s3://no-such-bucket/in/*")
+    assert "output.path: s3://b/a*b must not hold" in wrong_use(workspace, s3, "--output", "s3://b/a*b")
+    assert "output.path: ftp:// is not supported" in wrong_use(workspace, s3, "--output", "ftp://host/out")
+    assert "output.path: azfs:// needs a further package: pip install 'paidonce[azure]'" in wrong_use(
+        workspace, s3, "--output", "azfs://account/container/out"
+    )
+    assert own_server.calls == 0
+    assert s3.keys() == []
+
+
+def test_without_the_package_for_it(workspace: Any, s3: Any, own_server: Any, tmp_path: Any) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "boto3.py").write_text("raise ImportError\n")
+    workspace.write_input(workspace.rows(3))
+    workspace.configure(own_server.url)
+    path = os.pathsep.join([str(tmp_path / "none"), str(REPOSITORY)])
+    for flag in ("--output", "--input"):
+        said = wrong_use(workspace, s3, flag, f"{s3.root}/x", PYTHONPATH=path)
+        assert "s3:// needs a further package: pip install 'paidonce[s3]'" in said
+
+
+def test_flags_of_beam_reach_it_and_their_keys_go_nowhere(workspace: Any, s3: Any, own_server: Any) -> None:
+    workspace.write_input(workspace.rows(5))
+    workspace.configure(own_server.url, output={"path": f"{s3.root}/out"})
+    secret = "a-secret-of-its-own"
+    flags = [
+        f"--s3_endpoint_url={s3.url}",
+        "--s3_access_key_id=a-key-of-its-own",
+        f"--s3_secret_access_key={secret}",
+        "--s3_region_name=us-east-1",
+    ]
+    ran = workspace.run(*flags, "--verbose")
+    assert ran.code == 0, ran.err
+    [account] = s3.keys("out/runs/")
+    for text in (ran.out, *(s3.get(key).decode("latin-1") for key in s3.keys("out/"))):
+        assert secret not in text
+    assert json.loads(s3.get(account))["ok"] == 5
+
+
+def test_a_lock_that_another_run_takes_over(workspace: Any, s3: Any, own_server: Any) -> None:
+    """As where it is cut off from the store for a minute: what it has is left to the other run."""
+    own_server.pass_first = 10
+    own_server.gate.clear()
+    workspace.write_input(workspace.rows(30))
+    workspace.configure(own_server.url, output={"path": f"{s3.root}/out", "journal_seconds": 0.1})
+    started = workspace.start(environment=s3.environment())
+
+    def saved() -> int:
+        return sum(s3.get(key).count(b"\n") for key in s3.keys("out/journal/") if key.endswith(".jsonl"))
+
+    started.until(lambda: saved() == 10 and own_server.in_flight == 8, "ten rows are saved")
+    other = {"pid": 1, "host": "elsewhere", "since": "now", "token": "t"}
+    s3.put("out/.lock", json.dumps(other).encode())
+    started.until(lambda: any(key.endswith("stop.json") for key in s3.keys("out/journal/")), "it knows")
+    own_server.gate.set()
+    ran = started.wait()
+
+    assert ran.code == 1, ran.err
+    assert "in use by another run: process 1 on elsewhere, since now, which has taken it over" in ran.err
+    assert s3.keys("out/results/") == s3.keys("out/runs/") == []
+    assert own_server.calls == 18
+    assert json.loads(s3.get("out/.lock")) == other
+
+    s3.client.delete_object(Bucket=s3.bucket, Key="out/.lock")
+    rest = workspace.run(environment=s3.environment())
+    assert rest.code == 0, rest.err
+    assert (rest.counts["recovered"], rest.counts["ok"]) == (18, 12)
+    assert own_server.calls == 30
+
+
+def test_the_second_signal_saves_what_is_not_saved_yet(workspace: Any, s3: Any, own_server: Any) -> None:
+    own_server.pass_first = 10
+    own_server.gate.clear()
+    workspace.write_input(workspace.rows(40))
+    workspace.configure(own_server.url, output={"path": f"{s3.root}/out", "journal_seconds": 3600})
+    started = workspace.start(environment=s3.environment())
+    started.until(lambda: own_server.in_flight == 8 and own_server.calls == 18, "8 calls are under way")
+    started.send(signal.SIGINT)
+    started.until(lambda: "stopping" in started.errors(), "it says that it stops")
+    started.send(signal.SIGINT)
+    ran = started.wait()
+
+    assert ran.code == 130, ran.err
+    own_server.gate.set()
+    rest = workspace.run(environment=s3.environment())
+    assert rest.code == 0, rest.err
+    assert (rest.counts["recovered"], rest.counts["ok"]) == (10, 30)
+    assert own_server.calls == 40 + 8
+
+
+def test_the_second_run_is_refused(workspace: Any, s3: Any, own_server: Any) -> None:
+    own_server.gate.clear()
+    workspace.write_input(workspace.rows(3))
+    workspace.configure(own_server.url, output={"path": f"{s3.root}/out"})
+    first = workspace.start(environment=s3.environment())
+    first.until(lambda: own_server.in_flight == 3, "the first one is at work")
+    second = workspace.run(environment=s3.environment())
+    assert second.code == 2
+    assert f"{s3.root}/out is in use by another run: process " in second.err
+    own_server.gate.set()
+    assert first.wait().code == 0
+    assert own_server.calls == 3
