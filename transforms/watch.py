@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from transforms.journal import OK
 from transforms.layout import Layout
 from transforms.plan import PLAN_FILE
 from transforms.tally import Tally, add, row_tally
+
+_STORE_SECONDS = 5.0  # a look costs a request for each 1,000 objects
 
 
 @dataclass
@@ -46,16 +49,22 @@ class Progress:
 
 
 class JournalWatch:
-    """Follows a run's journal folder. Each `update` reads only what was added."""
+    """Follows a run's journal folder. Each `update` reads only what was added; on a store it looks no more often than
+    objects come."""
 
     def __init__(self, output: str, run_id: str) -> None:
         self._folder = Layout(output).journal(run_id)
+        self._every = 0.0 if files.is_local(output) else _STORE_SECONDS
+        self._next = time.monotonic()
         self._read: dict[str, int] = {}
         self.progress = Progress()
 
     def update(self) -> Progress:
         """Reads what is new. Raises OSError where the folder cannot be read."""
         progress = self.progress
+        if time.monotonic() < self._next:
+            return progress
+        self._next = time.monotonic() + self._every
         if progress.rows is None:
             path = files.join(self._folder, PLAN_FILE)
             if files.exists(path):
