@@ -1,6 +1,6 @@
 """Objects of a store, reached through Beam's file systems: no folders, no append, no rename, whole objects only.
 
-S3 has a way of its own (s3.py): Beam builds a new client for each operation there, which costs more than the request.
+S3 has a way of its own (s3.py): Beam builds a client for each operation there, which costs more than the request.
 """
 
 from __future__ import annotations

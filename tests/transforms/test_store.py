@@ -10,7 +10,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.client import BaseClient
 
 from transforms import files, store
-from transforms.s3 import PART_BYTES, S3Reader, S3Store, client
+from transforms.s3 import S3Store
+from transforms.s3_client import client
+from transforms.s3_reader import S3Reader
+from transforms.s3_writer import PART_BYTES
 from transforms.store import BeamStore, Store, Unsupported
 
 
@@ -163,7 +166,7 @@ def test_a_span_reads_little_more_than_itself(s3: Any, monkeypatch: pytest.Monke
         taken.append(len(data))
         return data
 
-    monkeypatch.setattr("transforms.s3.S3Reader._read", noted)
+    monkeypatch.setattr("transforms.s3_reader.S3Reader._read", noted)
     with files.open_plain(f"{s3.root}/x")[0] as stream:
         stream.seek(5_000_000)
         stream.read(300_000)
