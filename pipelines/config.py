@@ -17,6 +17,7 @@ from pipelines.mistakes import mistakes
 from pipelines.override import parse_override, put
 from pipelines.usage import UsageError
 from pipelines.yaml12 import YamlError, read_yaml
+from transforms.database import is_database, without_password
 from transforms.llm.secrets import MASK, masked
 from transforms.settings import Settings
 
@@ -63,6 +64,7 @@ def load(
         settings = Settings.model_validate(values, by_alias=True, by_name=False)
     except ValidationError as error:
         raise UsageError("\n".join(mistakes(error, path, flags))) from None
+    settings = _without_passwords(settings)
     return _with_samples(settings, flags.get("input.path", f"{path}: input.path"))
 
 
@@ -97,6 +99,21 @@ def _read(path: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UsageError(f"{path}: must be a mapping with the sections {', '.join(Settings.model_fields)}")
     return values
+
+
+def _without_passwords(settings: Settings) -> Settings:
+    """A database's password, where it stands in a URL, is moved to where an `${NAME}` in its place would find it, so
+    that nothing that holds the settings holds it."""
+    source, output = settings.input, settings.output
+    if output.table is not None:
+        table = without_password(output.table, "PAIDONCE_OUTPUT_PASSWORD")
+        output = output.model_copy(update={"table": table})
+    paths = [
+        without_password(path, f"PAIDONCE_INPUT_PASSWORD_{number}") if is_database(path) else path
+        for number, path in enumerate(source.paths)
+    ]
+    source = source.model_copy(update={"path": paths[0] if isinstance(source.path, str) else paths})
+    return settings.model_copy(update={"input": source, "output": output})
 
 
 def _with_samples(settings: Settings, where: str) -> Settings:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from pipelines.difference import value_changes, value_text
 from pipelines.keys import holds_secret
 from transforms.llm.secrets import MASK, masked
 from transforms.records import canonical_json
 from transforms.settings import Settings
 
-_ABSENT = object()
-_SHOWN = 60  # characters of a value in a line of changes()
-_LEAD = 20  # of them, the most that stand before the first difference
+_ABSENT, _ABSENT_TEXT = object(), "(not set)"
+_SHOWN = 60  # characters of a value that is only in one of two tasks
 
 
 def task_fingerprint(settings: Settings) -> dict[str, Any]:
@@ -49,48 +49,39 @@ def task_hash(settings: Settings) -> str:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two fingerprints, one line each, e.g. `model.parameters.temperature: 0 -> 1`.
+    """What differs between two fingerprints, one line each, e.g. `model.parameters.temperature: 0 -> 1`, or
+    `task.prompt: line 3: Answer with [-one-]{+a single+} word.`
 
-    Empty exactly if their hashes are the same. Long values are shortened around the first difference."""
+    Empty exactly if their hashes are the same. Secrets are masked."""
     return _differences("", old, new)
 
 
 def _differences(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for name in sorted({*old, *new}):
         key = f"{prefix}{name}"
         before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
-        if _text(before) == _text(after):
+        if _ABSENT not in (before, after) and value_text(before) == value_text(after):
             continue
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            lines += _differences(f"{key}.", before, after)
-        elif key.startswith("model.") and holds_secret(key):  # a schema's property may be named key as well
+        if _is_secret(key):
             lines.append(f"{key}: {MASK} -> {MASK}")
-        else:
-            shown = _around_difference(masked(_text(before)), masked(_text(after)))
+        elif before is _ABSENT or after is _ABSENT:
+            shown = [_ABSENT_TEXT if value is _ABSENT else _short(value) for value in (before, after)]
             lines.append(f"{key}: {' -> '.join(shown)}")
+        elif isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += _differences(f"{key}.", before, after)
+        else:
+            lines += value_changes(key, before, after)
     return lines
 
 
-def _text(value: Any) -> str:
-    if value is _ABSENT:
-        return "(not set)"
-    return repr(value) if isinstance(value, str) else canonical_json(value)
+def _is_secret(key: str) -> bool:
+    return key.startswith("model.") and holds_secret(key)  # a schema's property may be named key as well
 
 
-def _around_difference(old: str, new: str) -> tuple[str, str]:
-    both = zip(old, new, strict=False)  # where one begins with the other, the difference is its end
-    same = next((at for at, (one, other) in enumerate(both) if one != other), min(len(old), len(new)))
-    start = max(0, same - _LEAD)
-    return _window(old, start), _window(new, start)
-
-
-def _window(text: str, start: int) -> str:
-    if len(text) <= _SHOWN:
-        return text
-    start = min(start, len(text) - _SHOWN)
-    shown = text[start : start + _SHOWN]
-    return f"{'…' if start else ''}{shown}{'…' if start + _SHOWN < len(text) else ''}"
+def _short(value: Any) -> str:
+    text = masked(value_text(value))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _numbers(value: Any) -> Any:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton
 
-from transforms import stop
+from transforms import commit, files, stop
 from transforms.account import make_account
 from transforms.ask import CallSpec
 from transforms.call import Call
 from transforms.commit import FAILURES, publish
+from transforms.formats.spans import InputFile, Reading
 from transforms.journal import OK
 from transforms.layout import Layout
 from transforms.limit import Limit
-from transforms.lock import LockLost
 from transforms.plan import MakePlan
-from transforms.read import DEAD_LETTER, InputFile, Read, Spans
+from transforms.publish_table import publish_table
+from transforms.read import DEAD_LETTER, Read, Spans
+from transforms.recover import read_header
 from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
+from transforms.sample import Sample
 from transforms.screen import Rules, ScreenContent
+from transforms.table import TableSpec
+from transforms.table_ids import PriorRows
 from transforms.tally import TALLY, Tally, total
 from transforms.write import ShardFormat, Staged, WriteShards
+from transforms.write_table import WriteTable
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,28 @@ class RunSpec:
     header: dict[str, Any]  # see recover.write_header
     inputs: list[InputFile]
     span_bytes: int
-    id_column: str | None
+    reading: Reading
     rules: Rules
     call: CallSpec
     shards: ShardFormat
-    prior: list[Prior]
-    recovered: list[Prior]
+    prior: Sequence[Prior | PriorRows]
+    recovered: Sequence[Prior | PriorRows]
     prior_failures: list[str]
     retry: Retry
+    retry_reasons: tuple[str, ...]
     limit: int | None
+    sample: int | None = None  # only records whose draw is at most this are called: see sample.py
+    table: TableSpec | None = None  # instead of files in results/ and failures/
+
+
+class ToCall(NamedTuple):
+    """The steps up to the records that are worth a call, those of `sound`. What each step leaves out is beside it."""
+
+    plan: Any
+    read: Any
+    unique: Any
+    left: Any
+    sound: Any
 
 
 class Outcome(NamedTuple):
@@ -53,33 +73,48 @@ class Outcome(NamedTuple):
     committed: Any
 
 
-def build(pipeline: Any, spec: RunSpec) -> Outcome:
-    """Wires a run into `pipeline`. Building it twice from one spec, for an engine that repeats, is one run."""
+def to_call(pipeline: Any, spec: RunSpec) -> ToCall:
+    """Wires the first half of a run: from the input to the records that are to be called. It calls and writes
+    nothing but the plan, and that only where the run has a journal."""
     layout, stamp = Layout(spec.output), spec.call.stamp
-    staging = layout.staging(stamp.run_id)
+    spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
+    done_ids = DoneIds(spec.retry, spec.retry_reasons)
+    done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
+    recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> done_ids
+    plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, AsIter(done), layout.journal(stamp.run_id))
+    repeats = plan | "RepeatedIds" >> FindRepeats(spec.reading)
 
-    spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes)
-    done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> DoneIds(spec.retry)
-    recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> DoneIds(spec.retry)
-    plan = spans | "Plan" >> MakePlan(spec.id_column, spec.rules, AsIter(done), layout.journal(stamp.run_id))
-    repeats = plan | "RepeatedIds" >> FindRepeats(spec.id_column)
-
-    read = spans | "Records" >> Read(spec.id_column, stamp)
+    read = spans | "Records" >> Read(spec.reading, stamp)
     unique = read.records | "Repeats" >> DropRepeats(AsSingleton(repeats), stamp)
     left = unique.records | "Resume" >> DropDone(AsIter(done), AsIter(recovered))
     sound = left.records | "Screen" >> ScreenContent(spec.rules, stamp)
+    return ToCall(plan, read, unique, left, sound)
+
+
+def build(pipeline: Any, spec: RunSpec) -> Outcome:
+    """Wires a run into `pipeline`. Building it twice from one spec, for an engine that repeats, is one run."""
+    staging = Layout(spec.output).staging(spec.call.stamp.run_id)
+    plan, read, unique, left, sound = to_call(pipeline, spec)
     tallies = [read[TALLY], unique[TALLY], left[TALLY]]
     records = sound.records
     if spec.limit is not None:
         limited = records | "Limit" >> Limit(spec.limit, AsSingleton(plan))
         tallies.append(limited[TALLY])
         records = limited.records
+    if spec.sample is not None:
+        sampled = records | "Sample" >> Sample(spec.sample)
+        tallies.append(sampled[TALLY])
+        records = sampled.records
     called = records | "Call" >> Call(spec.call)
 
     dead = (read[DEAD_LETTER], unique[DEAD_LETTER], sound[DEAD_LETTER], called[DEAD_LETTER])
     dead_letters = dead | "DeadLetters" >> beam.Flatten()
-    results = called[OK] | "Results" >> WriteShards(spec.shards, staging, "ok")
-    failures = dead_letters | "Failures" >> WriteShards(FAILURES, staging, "failed")
+    if spec.table is None:
+        results = called[OK] | "Results" >> WriteShards(spec.shards, staging, "ok")
+        failures = dead_letters | "Failures" >> WriteShards(FAILURES, staging, "failed")
+    else:
+        results = called[OK] | "Results" >> WriteTable(spec.table, "ok")
+        failures = dead_letters | "Failures" >> WriteTable(spec.table, "failed")
 
     tallies += [called[TALLY], results["tally"], failures["tally"]]
     counted = tallies | "Tallies" >> beam.Flatten() | "Count" >> beam.CombineGlobally(total)
@@ -94,9 +129,12 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
 
 def _commit(_start: None, spec: RunSpec, results: Any, failures: Any, tally: Tally) -> str:
     layout, run_id = Layout(spec.output), spec.call.stamp.run_id
-    reason = stop.reason(layout.journal(run_id))
-    if reason is not None and reason["kind"] == stop.LOCK_LOST:
-        raise LockLost(reason["message"])  # the other run publishes what the journal has
-    account = make_account(spec.header, tally, reason)
-    publish(layout, run_id, list[Staged](results), list[Staged](failures), spec.prior_failures, account)
+    stop.check(layout.journal(run_id))
+    if not (commit.is_planned(layout, run_id) or files.exists(layout.account(run_id))):
+        read_header(layout, run_id)  # raises FileNotFoundError where somebody removed the output meanwhile
+    account = make_account(spec.header, tally, stop.reason(layout.journal(run_id)))
+    if spec.table is None:
+        publish(layout, run_id, list[Staged](results), list[Staged](failures), spec.prior_failures, account)
+    else:  # the side inputs are there, so all rows are in the table
+        publish_table(layout, run_id, spec.table, account)
     return run_id

@@ -3,70 +3,85 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
-from types import FrameType
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-
-from pipelines import summary
+from pipelines import file_systems, pilot, summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
+from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
-from pipelines.options import Options, hide_secrets
-from pipelines.prepare import Prepared, check_model, check_output, check_price, prepare
+from pipelines.interrupts import Interrupts
+from pipelines.options import Options
+from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, check_writable, prepare
 from pipelines.progress import showing_progress
+from pipelines.report.after import write_report_if_possible
 from pipelines.terminal import say
-from transforms import files, rolled_journal, workers
+from transforms import files, rolled_journal, stop, workers
 from transforms.account import spent_usd
 from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
 from transforms.commit import carry_out, plan_commit
+from transforms.database import DatabaseError
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
-from transforms.lock import Held, Locked, lock
+from transforms.lock import Held, Locked, LockLost, lock
 from transforms.read import span_bytes
 from transforms.records import utc
 from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header
 from transforms.resume import Prior
 from transforms.rolled_journal import RollRule
-from transforms.rows import ARROW_TYPES, RunStamp
+from transforms.rows import RunStamp, type_of
+from transforms.same_columns import same_columns
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.stop import INTERRUPTED, LOCK_LOST, StopSign
+from transforms.table import Tables, TableSpec, table_spec
+from transforms.table_ids import PriorRows, prior_ranges
 from transforms.write import ShardFormat
 
-# Runs in this process. What Beam calls DirectRunner may first download another program to run the graph with.
-DEFAULT_RUNNER = "FnApiRunner"
-BROKEN_CODE, INTERRUPTED_CODE = 1, 130
+BROKEN_CODE = 1
+ON_CHANGE = (
+    "choose --on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
+)
 _RUN_ID_TIME = "%Y%m%dT%H%M%S"
 
 
-def launch(settings: Settings, options: Options) -> int:
-    """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
-    or paid where that cannot work."""
-    pipeline_options = PipelineOptions(options.beam_args)
-    hide_secrets(pipeline_options)
-    FileSystems.set_options(pipeline_options)  # before the first file is looked for on a store
-    check_model(settings)
+class Checked(NamedTuple):
+    """What is known of a run before it begins. `redo`: what the output holds is to be done again."""
+
+    layout: Layout
+    prepared: Prepared
+    price: Found | None
+    redo: bool
+
+
+def check(settings: Settings, options: Options) -> Checked:
+    """Looks at the input and the output, which are not changed. Raises UsageError for what cannot work."""
+    file_systems.set_up(options.beam_args)
     price = check_price(settings)
     layout = check_output(settings)
     last = _last_run(layout)
     prepared = prepare(settings, last.get("carried", {}))
     changed = changes(last["task"], task_fingerprint(settings)) if "task" in last else []
     if changed and options.on_change == "stop":
-        raise UsageError(
-            f"{settings.output.path} holds answers to another task ({'; '.join(changed)}): choose "
-            "--on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
-        )
+        what = f"{settings.output.path} holds answers to another task:"
+        raise UsageError("\n".join([what, *(f"  {line}" for line in changed), ON_CHANGE]))
+    redo = bool(changed) and options.on_change == "redo"
+    check_table(settings, layout, last, prepared.schema, redo=redo)
+    return Checked(layout, prepared, price, redo)
+
+
+def launch(settings: Settings, options: Options) -> int:
+    """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
+    or paid where that cannot work."""
+    check_model(settings)
+    checked = check(settings, options)
+    layout = checked.layout
+    check_writable(settings, layout)
     with ExitStack() as held:
         try:
             output = held.enter_context(lock(layout.root, lambda line: say(line, error=True)))
@@ -77,50 +92,73 @@ def launch(settings: Settings, options: Options) -> int:
                 f"output.path: {settings.output.path} cannot be written: {error.strerror or error}"
             ) from None
         if settings.model.provider != "embedded":
-            summary.print_price(price, settings.model)
-        redo = bool(changed) and options.on_change == "redo"
-        return _run(settings, options, layout, prepared, price, output, redo=redo)
+            summary.print_price(checked.price, settings.model)
+        for note in checked.prepared.notes:
+            say(note, error=True)
+        return _run(settings, options, checked, output)
 
 
-def _run(
-    settings: Settings,
-    options: Options,
-    layout: Layout,
-    prepared: Prepared,
-    price: Found | None,
-    output: Held,
-    *,
-    redo: bool,
-) -> int:
+def _run(settings: Settings, options: Options, checked: Checked, output: Held) -> int:
+    layout, prepared, price, redo = checked
     run_id = new_run_id(layout)
     sign = StopSign(layout.journal(run_id))
-    interrupts = _Interrupts(sign)
-    try:
-        finish_commits(layout)
-        recovered = []
-        for earlier in interrupted_runs(layout):
+    interrupts = Interrupts(partial(sign.set, INTERRUPTED), rolled_journal.save_all)
+    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
+    drawn = None
+    with ExitStack() as held:
+        try:
+            finish_commits(layout)
+            recovered = []
+            for earlier in interrupted_runs(layout):
+                output.check()
+                recovered.append(recover(layout, earlier, table))
             output.check()
-            recovered.append(recover(layout, earlier))
+            summary.print_recovered(recovered)
+            if redo:
+                _set_aside(layout, run_id)
+            if table is not None:
+                _open_tables(table, run_id, redo=redo)
+            prepared = prepared._replace(schema=same_columns(layout, run_id, prepared.schema))
+            spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
+            if options.pilot is not None:
+                drawn = pilot.draw(spec, options.pilot, options.beam_args)
+                spec = drawn.spec
+            output.check()
+            write_header(layout, spec.header, spec.shards)
+            output.on_lost(partial(sign.set, LOCK_LOST))
+            held.enter_context(interrupts.handled())
+            with showing_progress(layout.root, run_id):
+                execute(options.beam_args, lambda pipeline: build(pipeline, spec), verbose=options.verbose)
+            account = files.read_json(layout.account(run_id))
+        except Exception as error:
+            logging.getLogger(__name__).info("the run broke", exc_info=True)
+            workers.close_all()
+            found = _after_break(layout, run_id, table, output) if interrupts.came() else None
+            if found is None:
+                summary.print_broken(error, layout)
+                return BROKEN_CODE
+            account = found
+        summary.print_account(account, layout)
+        if settings.task.expected is not None:
+            summary.print_right(settings.task, layout)
+        if drawn is not None:
+            pilot.print_projection(settings, options, drawn, account, price)
+        write_report_if_possible(layout)
+        return summary.exit_code(account)
+
+
+def _after_break(layout: Layout, run_id: str, table: TableSpec | None, output: Held) -> dict[str, Any] | None:
+    """The account of a run whose engine ended before its graph did, as it does when a terminal interrupts both: what
+    was answered is published all the same. None where it cannot be."""
+    try:
+        if files.exists(layout.account(run_id)):
+            account: dict[str, Any] = files.read_json(layout.account(run_id))
+            return account
         output.check()
-        summary.print_recovered(recovered)
-        if redo:
-            _set_aside(layout, run_id)
-        spec = make_spec(settings, options, layout, prepared, [] if redo else recovered, run_id, price)
-        write_header(layout, spec.header, spec.shards)
-        output.on_lost(lambda message: sign.set(LOCK_LOST, message))
-        with interrupts.handled(), showing_progress(layout.root, run_id):
-            _submit(spec, options)
-        account = files.read_json(layout.account(run_id))
-    except Exception as error:
-        logging.getLogger(__name__).info("the run broke", exc_info=True)
-        workers.close_all()
-        interrupted = recover(layout, run_id).account if interrupts.came and not output.lost else None
-        if interrupted is None:
-            summary.print_broken(error, layout)
-            return BROKEN_CODE
-        account = interrupted  # the engine ended before its graph did; what was answered is published all the same
-    summary.print_account(account, layout)
-    return summary.exit_code(account)
+        stop.check(layout.journal(run_id))
+        return recover(layout, run_id, table).account
+    except (OSError, ValueError, DatabaseError, LockLost):
+        return None
 
 
 def make_spec(
@@ -134,7 +172,7 @@ def make_spec(
 ) -> RunSpec:
     """All that the graph of a run is built from."""
     stamp = RunStamp(run_id, task_hash(settings))
-    carried = {name: ARROW_TYPES[kind] for name, kind in prepared.carried.items()}
+    carried = {name: type_of(kind) for name, kind in prepared.carried.items()}
     header = {
         "run_id": run_id,
         "started_at": utc(time.time()),
@@ -142,24 +180,40 @@ def make_spec(
         "task": task_fingerprint(settings),
         "carried": prepared.carried,
         "config": public(settings),
+        "limit": options.limit,
         "price": None if price is None else price.described(),
+        "command": options.command,
+        "pilot": options.pilot,
     }
     model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
     most = settings.budget.max_cost_usd
+    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     results, failures = layout.shards(layout.results), layout.shards(layout.failures)
     runs = frozenset(item.run_id for item in recovered)
+    prior: list[Prior | PriorRows] = [
+        *(Prior(path, False) for path in results),
+        *(Prior(path, True) for path in failures),
+    ]
+    just_recovered: list[Prior | PriorRows] = [
+        *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
+        *(Prior(path, True, runs) for path in failures if runs),
+    ]
+    if table is not None:
+        prior = [*prior_ranges(table, run_id)]
+        just_recovered = [*prior_ranges(table, run_id, runs)] if runs else []
     return RunSpec(
         output=layout.root,
         header=header,
         inputs=prepared.inputs,
         span_bytes=span_bytes(prepared.inputs),
-        id_column=settings.input.id,
+        reading=prepared.reading,
         rules=Rules(
             prompt=settings.task.prompt,
             text_column=settings.input.text,
             max_chars=settings.input.max_chars,
             truncate=settings.input.on_oversized == "truncate",
             columns=carried,
+            postgresql=table is not None and table.is_postgresql,
         ),
         call=CallSpec(
             task=settings.task,
@@ -176,16 +230,16 @@ def make_spec(
         shards=ShardFormat(
             settings.output.format,
             settings.output.rows_per_shard,
-            prepared.schema if settings.output.format == "parquet" else None,
+            None if settings.output.format == "jsonl" and table is None else prepared.schema,
+            settings.output.escape_formulas,
         ),
-        prior=[*(Prior(path, False) for path in results), *(Prior(path, True) for path in failures)],
-        recovered=[
-            *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
-            *(Prior(path, True, runs) for path in failures if runs),
-        ],
+        prior=prior,
+        recovered=just_recovered,
         prior_failures=failures,
         retry=options.retry,
+        retry_reasons=options.retry_reasons,
         limit=options.limit,
+        table=table,
     )
 
 
@@ -198,15 +252,6 @@ def new_run_id(layout: Layout) -> str:
     return f"{now.strftime(_RUN_ID_TIME)}-{secrets.token_hex(3)}"
 
 
-def _submit(spec: RunSpec, options: Options) -> None:
-    pipeline_options = PipelineOptions(options.beam_args)
-    if pipeline_options.view_as(StandardOptions).runner is None:
-        pipeline_options.view_as(StandardOptions).runner = DEFAULT_RUNNER
-    pipeline = beam.Pipeline(options=pipeline_options)
-    build(pipeline, spec)
-    pipeline.run().wait_until_finish()
-
-
 def _set_aside(layout: Layout, run_id: str) -> None:
     """Moves all results and failures to where the run that does them again keeps the old ones."""
     target = layout.replaced(run_id)
@@ -217,6 +262,17 @@ def _set_aside(layout: Layout, run_id: str) -> None:
     ]
     plan_commit(layout, run_id, moves, [], None)
     carry_out(layout, run_id)
+
+
+def _open_tables(table: TableSpec, run_id: str, *, redo: bool) -> None:
+    """Makes the tables that are not there; those of another task are renamed first where it is to be done again."""
+    tables = Tables(table, write=True)
+    try:
+        if redo:
+            tables.set_aside(run_id)
+        tables.create()
+    finally:
+        tables.close()
 
 
 def _last_run_id(layout: Layout) -> str | None:
@@ -237,47 +293,3 @@ def _last_run(layout: Layout) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"the account of run {run_id} in {layout.root} cannot be read: {error}") from None
     return value if isinstance(value, dict) else {}
-
-
-class _Interrupts:
-    """Ctrl-C and SIGTERM stop the run softly: no new calls, all answers kept. The second time ends it at once."""
-
-    def __init__(self, stop: StopSign) -> None:
-        self.came = False
-        self._stop = stop
-
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        """Takes the signals until the block ends."""
-        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.came:
-            _end_at_once()
-            return
-        self.came = True
-        say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
-        # By a thread: a store's client may be in the middle of something in the one that the signal came to.
-        threading.Thread(target=self._stop.set, args=(INTERRUPTED, signal.Signals(number).name)).start()
-
-
-def _end_at_once() -> None:
-    """Ends the process. The journal has every answer, or is given the time of one save for the last of them on a
-    store; nothing else is worth waiting for."""
-    if not rolled_journal.is_open():
-        os._exit(INTERRUPTED_CODE)
-    for seconds, last in ((0.0, rolled_journal.save_all), (rolled_journal.GRACE_SECONDS, None)):
-        timer = threading.Timer(seconds, _end_after, (last,))
-        timer.daemon = True
-        timer.start()
-
-
-def _end_after(last: Callable[[], None] | None) -> None:
-    if last is not None:
-        last()
-    os._exit(INTERRUPTED_CODE)

@@ -11,13 +11,14 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
-from pipelines.keys import all_keys, holds_secret
+from pipelines.invocation import shown_command
+from pipelines.keys import all_keys
 from pipelines.usage import UsageError
-from transforms.llm.secrets import hide
+from transforms.llm.errors import RowReason, TransientReason
 
 # Those that a message names; Beam's further ones, mostly for its own tests, are taken as well.
 RUNNERS = ("DirectRunner", "PrismRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
@@ -32,6 +33,8 @@ examples:
       the sample that comes with the package, with the embedded model, on this machine
   %(prog)s --input 'reviews/*.jsonl' --output out/reviews --limit 20
       a first look at files of your own; the same command without --limit does the rest
+  %(prog)s --input 'reviews/*.jsonl' --output out/reviews --estimate
+      what that would cost, without a call; --dry-run shows the first requests, --pilot 200 tries 200 records
   %(prog)s --set model.provider=openai --set model.name=gpt-4o-mini --set model.api_key_env=OPENAI_API_KEY
       another model; running a command again continues where it stopped and pays for no answer twice
 
@@ -52,6 +55,11 @@ class Options:
     on_change: Literal["stop", "keep", "redo"]
     verbose: bool
     beam_args: list[str]
+    retry_reasons: tuple[str, ...] = ()
+    estimate: bool = False
+    dry_run: bool = False
+    pilot: int | None = None
+    command: str = field(default="", compare=False)  # as it could be typed again, without secrets
 
 
 class _Parser(argparse.ArgumentParser):
@@ -69,7 +77,27 @@ def parse(argv: Sequence[str], *, prog: str, description: str, default_config: s
     own, beam_args = parser.parse_known_args(argv)
     if beam_args:
         check_beam_flags(beam_args, own_flags=_flags(parser))
-    return Options(**vars(own), beam_args=beam_args)
+    if own.dry_run and own.pilot is not None:
+        raise UsageError("--dry-run: not allowed with argument --pilot: --limit says how many requests it shows")
+    values = vars(own)
+    reasons = check_reasons(values.pop("retry_reason"))
+    return Options(**values, beam_args=beam_args, retry_reasons=reasons, command=shown_command(prog, argv))
+
+
+def check_reasons(given: Iterable[str], flag: str = "--retry-reason") -> tuple[str, ...]:
+    """The reasons in values of a flag, each one or several with commas. Raises UsageError for one that there is not."""
+    reasons = tuple(dict.fromkeys(reason.strip() for value in given for reason in value.split(",")))
+    if not reasons:
+        return ()
+    from transforms.rows import UNCALLED  # late, with all of pyarrow
+
+    known = sorted({*get_args(RowReason), *get_args(TransientReason), *UNCALLED})
+    for reason in reasons:
+        if reason not in known:
+            near = difflib.get_close_matches(reason, known, n=1)
+            hint = f", did you mean {near[0]}" if near else ""
+            raise UsageError(f"{flag}: there is no reason {reason!r}{hint}? There are {', '.join(known)}")
+    return reasons
 
 
 def check_beam_flags(beam_args: Sequence[str], own_flags: Iterable[str] = ()) -> None:
@@ -93,13 +121,6 @@ def check_beam_flags(beam_args: Sequence[str], own_flags: Iterable[str] = ()) ->
         raise UsageError(f"unknown flag {flag}{_nearest(flag, [*own_flags, *_flags(parser)])}")
     if known.runner is not None:
         _check_runner(known.runner)
-
-
-def hide_secrets(beam_options: Any) -> None:
-    """Keeps what Beam's flags say of keys out of every text: an engine's error may quote all flags."""
-    for name, value in beam_options.get_all_options(drop_default=True).items():
-        if isinstance(value, str) and holds_secret(name):
-            hide(value)
 
 
 def _parser(prog: str, description: str, default_config: str) -> argparse.ArgumentParser:
@@ -133,13 +154,44 @@ def _parser(prog: str, description: str, default_config: str) -> argparse.Argume
         help="change one key of the configuration; may be given several times, e.g. "
         "--set model.parameters.temperature=0 --set 'input.carry=[product, stars]'",
     )
-    add("--limit", metavar="N", type=_count, help="call the model for at most N records in this run")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--limit", metavar="N", type=_count, help="call the model for at most N records in this run")
+    some.add_argument(
+        "--pilot",
+        metavar="N",
+        type=_count,
+        help="call the model for N records drawn at random from all that are to do, always the same ones; then say "
+        "what the rest will cost and how long it will take. Their results are kept: the same command without "
+        "--pilot does the rest",
+    )
+    before = parser.add_mutually_exclusive_group()
+    before.add_argument(
+        "--estimate",
+        action="store_true",
+        help="say what a run would do, cost and take, and end: nothing is called or changed. With --limit or "
+        "--pilot also for that many records",
+    )
+    before.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show the first requests, 3 or as many as --limit says, as they would be sent, and end: nothing is "
+        "called or changed, and no key is needed",
+    )
     add(
         "--retry",
         choices=["retryable", "all", "none"],
         default="retryable",
         help="which failures of earlier runs to try again: those that may pass, e.g. timeouts (the default), "
         "all, or none",
+    )
+    add(
+        "--retry-reason",
+        metavar="REASON",
+        action="append",
+        default=[],
+        help="try failures with this reason again too, e.g. --retry-reason=invalid_json,truncated; may be given "
+        "several times, and with --retry=none only these are. python -m pipelines.failures DIR lists what there is; "
+        "rows that were set aside before a call are looked at anew by every run, with or without it",
     )
     add(
         "--on-change",

@@ -1,6 +1,7 @@
 """How a run is going, while it goes: a bar on a terminal, a line every few seconds elsewhere.
 
-Fed by the run's own journal, so it is the same whichever engine runs.
+Fed by the run's journal folder, so it is the same whichever engine runs, and whoever looks: the run itself or
+`pipelines.watch`.
 """
 
 from __future__ import annotations
@@ -8,64 +9,74 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
+from rich.live import Live
 
+from pipelines.bar import Bar
+from pipelines.rates import Rates, Speed
 from pipelines.summary import dollars
 from pipelines.terminal import say
 from transforms.watch import JournalWatch, Progress
 
-_BAR_SECONDS = 0.5
-_LINE_SECONDS = 5.0
-_WINDOW_SECONDS = 15.0  # over which rates are taken
+BAR_SECONDS = 0.5
+LINE_SECONDS = 5.0
+# On a terminal: what stands beside the bar, and what below it. Where there is no room for all of a line, the last in
+# order of importance go first.
+_BESIDE, _BELOW = ("done", "ok", "failed", "skipped", "left"), ("calls", "tokens", "in flight", "429", "cost")
+_IMPORTANCE = ("done", "left", "failed", "ok", "skipped", "cost", "calls", "429", "in flight", "tokens")
 
 
-class Rates:
-    """Rows and tokens a second, over the last seconds. `now` is when there were none, in seconds."""
-
-    def __init__(self, now: float) -> None:
-        self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
-
-    def add(self, now: float, done: int, tokens: int) -> tuple[float, float]:
-        """Takes a sample at `now` (seconds); returns rows and tokens a second."""
-        if done == 0:
-            self._samples.clear()  # reading the input is no part of the rate
-        self._samples.append((now, done, tokens))
-        while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_SECONDS:
-            self._samples.popleft()
-        start, first_done, first_tokens = self._samples[0]
-        seconds = now - start
-        if seconds <= 0:
-            return 0.0, 0.0
-        return (done - first_done) / seconds, (tokens - first_tokens) / seconds
-
-
-def describe(progress: Progress, rates: tuple[float, float]) -> str:
+def describe(progress: Progress, speed: Speed) -> str:
     """One line on how far a run is."""
+    return " | ".join(_parts(progress, speed).values())
+
+
+def describe_beside(progress: Progress, speed: Speed, width: int) -> str:
+    """What stands beside a bar, in at most `width` characters."""
+    return _fit(_parts(progress, speed), _BESIDE, width)
+
+
+def describe_below(progress: Progress, speed: Speed, width: int) -> str:
+    """What stands below a bar, in at most `width` characters."""
+    return _fit(_parts(progress, speed), _BELOW, width)
+
+
+def _fit(parts: dict[str, str], names: tuple[str, ...], width: int) -> str:
+    kept = {name: parts[name] for name in names if name in parts}
+    for name in reversed(_IMPORTANCE):
+        if len(" | ".join(kept.values())) <= width or len(kept) == 1:
+            break
+        kept.pop(name, None)
+    return " | ".join(kept.values())[: max(0, width)]
+
+
+def _parts(progress: Progress, speed: Speed) -> dict[str, str]:
     if progress.rows is None or progress.todo is None:
-        return "reading the input"
-    per_second, tokens_per_second = rates
-    parts = [
-        f"{progress.done:,}/{progress.todo:,}",
-        f"ok {progress.ok:,}",
-        f"failed {progress.failed:,}",
-        f"skipped {progress.rows - progress.todo:,}",
-        f"{per_second:,.1f} rows/s",
-        f"{tokens_per_second:,.0f} tokens/s",
-    ]
+        return {"done": "reading the input"}
+    share = "" if progress.ok_share is None else f" ({progress.ok_share:.1%})"
+    parts = {
+        "done": f"{progress.done:,}/{progress.todo:,}",
+        "ok": f"ok {progress.ok:,}{share}",
+        "failed": f"failed {progress.failed:,}",
+        "skipped": f"skipped {progress.rows - progress.todo:,}",
+        "calls": f"{speed.calls:,.1f} calls/s",
+        "tokens": f"{speed.tokens:,.0f} tokens/s",
+    }
+    if progress.in_flight is not None:
+        parts["in flight"] = f"{progress.in_flight:,} in flight"
+        parts["429"] = f"429s {progress.rate_limited:,}"
     if progress.cost_usd is not None:
         projected = progress.projected_cost_usd
         whole = "" if projected is None else f" of about {dollars(projected)}"
-        parts.append(f"{dollars(progress.cost_usd)}{whole}")
+        parts["cost"] = f"{dollars(progress.cost_usd)}{whole}"
     left = progress.todo - progress.done
-    if per_second > 0 and left > 0:
-        parts.append(f"{clock(left / per_second)} left")
-    return " | ".join(parts)
+    if speed.rows > 0 and left > 0:
+        parts["left"] = f"{clock(left / speed.rows)} left"
+    return parts
 
 
 def clock(seconds: float) -> str:
@@ -79,9 +90,8 @@ def clock(seconds: float) -> str:
 def showing_progress(output: str, run_id: str) -> Iterator[None]:
     """Shows a run's progress on stderr until the block ends."""
     ended = threading.Event()
-    watch = JournalWatch(output, run_id)
-    show = _show_bar if sys.stderr.isatty() else _show_lines
-    thread = threading.Thread(target=show, args=(watch, ended), name="progress", daemon=True)
+    show = Show(JournalWatch(output, run_id), sys.stderr)
+    thread = threading.Thread(target=show.until, args=(ended.wait,), name="progress", daemon=True)
     thread.start()
     try:
         yield
@@ -90,26 +100,36 @@ def showing_progress(output: str, run_id: str) -> Iterator[None]:
         thread.join()
 
 
-def _show_lines(watch: JournalWatch, ended: threading.Event) -> None:
-    rates = Rates(time.monotonic())
-    while not ended.wait(_LINE_SECONDS):
-        progress = _update(watch)
-        say(describe(progress, rates.add(time.monotonic(), progress.done, progress.tokens)), error=True)
+class Show:
+    """Shows what a watch finds on a stream: a bar where that is a terminal that can move its cursor, else lines."""
 
+    def __init__(self, watch: JournalWatch, stream: TextIO) -> None:
+        self._watch = watch
+        self._rates = Rates()
+        self._stream = stream
+        self._console = Console(file=stream)
+        self._is_bar = self._console.is_terminal and not self._console.is_dumb_terminal
 
-def _show_bar(watch: JournalWatch, ended: threading.Event) -> None:
-    rates = Rates(time.monotonic())
-    console = Console(stderr=True)
-    with Bar(BarColumn(bar_width=24), TextColumn("{task.description}"), console=console, transient=True) as bar:
-        task = bar.add_task("reading the input", total=None)
-        while not ended.wait(_BAR_SECONDS):
-            progress = _update(watch)
-            line = describe(progress, rates.add(time.monotonic(), progress.done, progress.tokens))
-            bar.update(task, description=line, total=progress.todo, completed=progress.done)
+    def until(self, ended: Callable[[float], bool]) -> None:
+        """Shows it until `ended`, which waits for so many seconds or less, says that the run is over."""
+        self._look()  # what is there before: rates are taken from here
+        if not self._is_bar:
+            while not ended(LINE_SECONDS):
+                self.line()
+            return
+        bar = Bar(describe_beside, describe_below)
+        with Live(bar, console=self._console, auto_refresh=False, transient=True) as live:
+            while not ended(BAR_SECONDS):
+                bar.progress, bar.speed = self._look()
+                live.refresh()
 
+    def line(self) -> None:
+        """Shows it now, as one line."""
+        say(describe(*self._look()), error=self._stream is sys.stderr)
 
-def _update(watch: JournalWatch) -> Progress:
-    try:
-        return watch.update()
-    except OSError:  # the journal goes when the run is published
-        return watch.progress
+    def _look(self) -> tuple[Progress, Speed]:
+        try:
+            progress = self._watch.update()
+        except (OSError, ValueError):  # the journal goes when the run is published
+            progress = self._watch.progress
+        return progress, self._rates.add(time.monotonic(), progress)

@@ -9,18 +9,30 @@ import warnings
 from collections.abc import Sequence
 
 from pipelines.config import UsageError, default_config, load
+from pipelines.interrupts import EXIT_CODE, raised
 from pipelines.options import parse
-from pipelines.terminal import say, survive_any_encoding
+from pipelines.terminal import say, survive_any_terminal
 
-USAGE, INTERRUPTED = 2, 130
+USAGE, INTERRUPTED = 2, EXIT_CODE
 
 
 def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
     """Runs the pipeline whose default configuration is configs/<name>.yaml. Returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
-    survive_any_encoding()
+    survive_any_terminal()
     _quiet_libraries(verbose="--verbose" in arguments)
     try:
+        return _run(name, description, arguments)
+    except UsageError as error:
+        say(f"paidonce: {error}", error=True)
+        return USAGE
+    except KeyboardInterrupt:
+        say("\ninterrupted before the run began", error=True)
+        return INTERRUPTED
+
+
+def _run(name: str, description: str, arguments: Sequence[str]) -> int:
+    with raised():
         options = parse(
             arguments,
             prog=f"python -m pipelines.{name}",
@@ -28,16 +40,18 @@ def main(name: str, description: str, argv: Sequence[str] | None = None) -> int:
             default_config=default_config(name),
         )
         settings = load(options.config, options.set, input_path=options.input, output_path=options.output)
-        # Late: it imports apache_beam, which takes longer than all checks so far.
+        # Late: they import apache_beam, which takes longer than all checks so far.
+        if options.estimate:
+            from pipelines.estimate import estimate
+
+            return estimate(settings, options)
+        if options.dry_run:
+            from pipelines.dry_run import dry_run
+
+            return dry_run(settings, options)
         from pipelines.launch import launch
 
         return launch(settings, options)
-    except UsageError as error:
-        say(f"paidonce: {error}", error=True)
-        return USAGE
-    except KeyboardInterrupt:
-        say("\ninterrupted before the run began", error=True)
-        return INTERRUPTED
 
 
 def _quiet_libraries(*, verbose: bool) -> None:

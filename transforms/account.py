@@ -9,11 +9,13 @@ from transforms import files
 from transforms.layout import Layout
 from transforms.llm.notes import MAYBE_BILLED
 from transforms.records import utc
-from transforms.stop import INTERRUPTED
+from transforms.stop import BROKEN, INTERRUPTED
 from transforms.tally import Tally
 
 COMPLETE, STOPPED, FAILED = "complete", "stopped", "failed"
-LIMIT = "limit"  # the stop reason of a run that was asked for so many rows and did them
+# The stop reasons of runs that were asked for so many rows and did them.
+LIMIT, PILOT = "limit", "pilot"
+AS_ASKED = (LIMIT, PILOT)
 
 
 def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | None) -> dict[str, Any]:
@@ -25,9 +27,10 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
     if tally.get("unreadable"):
         status, stop_reason = FAILED, f"unreadable input: {'; '.join(tally['unreadable'])}"
     elif tally.get("unprocessed"):
-        status, stop_reason = STOPPED, LIMIT
+        status, stop_reason = STOPPED, PILOT if header.get("pilot") else LIMIT
     if status == STOPPED and stop is not None:
         stop_reason = INTERRUPTED if stop["kind"] == INTERRUPTED else f"{stop['kind']}: {stop['message']}"
+        status = FAILED if stop["kind"] in BROKEN else STOPPED
     counts = {
         key: tally.get(key, 0) for key in ("total", "skipped", "recovered", "ok", "failed", "unprocessed", "calls")
     }
@@ -48,6 +51,8 @@ def make_account(header: dict[str, Any], tally: Tally, stop: dict[str, str] | No
         "config": header["config"],
         "task_hash": header["task_hash"],
         "task": header["task"],
+        "carried": header.get("carried", {}),
+        "command": header.get("command"),
     }
 
 

@@ -10,8 +10,10 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
-from transforms import budget
+from transforms import budget, failure_share
+from transforms.agreement import expected_text
 from transforms.budget import Budget, BudgetSpec, Spent
+from transforms.heartbeat import Heartbeat
 from transforms.journal import DEAD_LETTER, OK, Entry
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.endpoint import connect_all
@@ -19,11 +21,12 @@ from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, Stopped
 from transforms.llm.forecast import Forecast
 from transforms.records import Record, Row, utc
+from transforms.reserve import Reserve
 from transforms.rolled_journal import RollRule
-from transforms.rows import RunStamp, failure_row
+from transforms.rows import EXPECTED, RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
 from transforms.span_journal import SpanJournal, rolled
-from transforms.stop import BUDGET, StopSign
+from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
 
 
 @dataclass(frozen=True)
@@ -74,26 +77,35 @@ class Asker:
     def __init__(self, spec: CallSpec) -> None:
         self.stop = StopSign(spec.journal)
         self._spec = spec
-        live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
-        self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
-        self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
-        self._journal = rolled(spec.journal, spec.roll)
-        self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+        self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
+        self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
+        try:
+            live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
+            self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
+            self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
+            self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+            self._journal = rolled(spec.journal, spec.roll, self._cannot_save)
+        except BaseException:
+            self._reserve.close()
+            raise
+        self.heartbeat = Heartbeat(spec.journal, self._endpoints.counts, max_in_flight=spec.max_in_flight)
 
     def work(self, job: Job) -> None:
         """Does one job. Never raises: what goes wrong with this machine is handed back as the outcome."""
         try:
             if job.window.open and not self.stop.is_set():
-                job.outcome = self.ask(job.record, job.digest)
-                if job.outcome is not None:
-                    job.file.append(job.outcome)
+                with self.heartbeat.working():
+                    entry = self.ask(job.record, job.digest)
+                    if entry is not None:
+                        self._keep(job.file, entry)
+                    job.outcome = entry
         except BaseException as error:
             job.outcome = error
         job.window.replies.put(job)
 
     def journal(self, span: str) -> SpanJournal:
         """Opens the journal of a span for a bundle."""
-        return SpanJournal(self._spec.journal, span, self._journal)
+        return SpanJournal(self._spec.journal, span, self._journal, self._reserve)
 
     def save(self, span: str | None = None) -> bool:
         """Waits until all outcomes so far, or those of one span, are saved, where that was put off: see
@@ -118,6 +130,27 @@ class Asker:
             self._budget.settle(share, entry)
         return entry
 
+    def _keep(self, file: SpanJournal, entry: Entry) -> None:
+        """Writes an outcome to the journal. Raises OSError where that fails, and also where it did not, but the disk
+        is full: the run has to end."""
+        try:
+            file.append(entry)
+        except FileNotFoundError as error:
+            self.stop.set(GONE, str(error))  # nothing that is asked from now on could be kept
+            raise
+        if self._reserve.error is not None:
+            self._disk_is_full()  # once more: now there may be room to say so
+            raise self._reserve.error
+        problem = self._failures.add(entry)
+        if problem is not None:
+            self.stop.set(FAILURE_SHARE, problem)
+
+    def _disk_is_full(self) -> None:
+        self.stop.set(DISK_FULL, f"no space left on the disk of {self._spec.journal}")
+
+    def _cannot_save(self, error: OSError) -> None:
+        self.stop.set(UNSAVED, str(error))
+
     def _call(self, record: Record, value: bytes) -> Entry | None:
         try:
             answer = self._caller.ask(record.fields)
@@ -133,9 +166,11 @@ class Asker:
             return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
 
     def close(self) -> None:
-        """Saves what is left to be saved, then closes the clients."""
+        """Saves what is left to be saved, closes the clients, and gives back what was held on the disk."""
         if self._journal is not None:
             self._journal.close()
+        self.heartbeat.close()
+        self._reserve.close()
         self._endpoints.close()
 
     def _open_budget(self) -> Budget:
@@ -148,10 +183,12 @@ class Asker:
 
     def _result(self, record: Record, answer: Answer) -> Row:
         spec, completion = self._spec, answer.completion
+        right = spec.task.expected
         return {
             "id": record.id,
             **answer.values,
             **{name: record.fields.get(name) for name in spec.carried},
+            **({} if right is None else {EXPECTED: expected_text(record.fields.get(right))}),
             "output_text": completion.text,
             "model": completion.model,
             "finish_reason": completion.finish_reason,

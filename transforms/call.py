@@ -101,6 +101,7 @@ class CallModel(beam.DoFn):
         if self._file is not None:
             self._file.close()
         self._pool.asker.save()
+        self._pool.asker.heartbeat.settle()  # what follows may publish the run and remove its journal
         yield bundle_tally({"unprocessed": self._unprocessed, **({"notes": self._notes} if self._notes else {})})
 
     def _start(self) -> CallPool:

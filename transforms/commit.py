@@ -79,6 +79,12 @@ def is_planned(layout: Layout, run_id: str) -> bool:
     return files.exists(_commit(layout, run_id))
 
 
+def planned(layout: Layout, run_id: str) -> dict[str, Any] | None:
+    """A commit that was written down and not carried out to the end: see plan_commit. None where there is none."""
+    path = _commit(layout, run_id)
+    return files.read_json(path) if files.exists(path) else None
+
+
 def carried(prior_failures: Iterable[str], outcomes: Iterable[str]) -> Iterator[Row]:
     """Rows of earlier failure files whose ids are not among `outcomes`, the ids that have a row in this run.
     Failures found before a call are left out: each run finds them anew. Holds 17 bytes for each earlier failure."""

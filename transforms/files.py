@@ -6,13 +6,13 @@ which can lie: Beam, which goes by it, reads a cut .gz as a short file without a
 
 from __future__ import annotations
 
-import gzip
-import io
+import errno
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
@@ -22,7 +22,7 @@ from transforms.store import FileInfo
 
 __all__ = ["FileInfo"]
 
-GZIP_MAGIC = b"\x1f\x8b"
+_REMOVALS = 10  # of a folder in which others are still at work, until that is an error
 
 
 def open_read(path: str) -> IO[bytes]:
@@ -30,22 +30,6 @@ def open_read(path: str) -> IO[bytes]:
     if not is_local(path):
         return store.of(path).open(path)
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)  # type: ignore[no-any-return]
-
-
-def open_plain(path: str) -> tuple[IO[bytes], bool]:
-    """Opens a file for reading what it holds, unpacked if its first bytes are gzip's, whatever its name says.
-
-    Returns the stream and whether it was packed. A gzip file of several members is read to its last; one that is
-    cut short raises EOFError when the cut is reached.
-    """
-    raw = open_read(path)
-    magic = raw.read(len(GZIP_MAGIC))
-    raw.seek(0)
-    if magic == GZIP_MAGIC:
-        unpacked = gzip.GzipFile(fileobj=raw, mode="rb")
-        unpacked.myfileobj = cast("io.FileIO", raw)  # or closing it would leave the file open
-        return cast("IO[bytes]", unpacked), True
-    return raw, False
 
 
 def create(path: str) -> IO[bytes]:
@@ -149,11 +133,25 @@ def remove(paths: Iterable[str]) -> None:
 
 def remove_folder(path: str) -> None:
     """Removes a folder with all that is in it; one that is not there is fine."""
-    if not is_local(path):
+    if is_local(path):
+        _remove_tree(path)
+    else:
         holder = store.of(path)
         holder.delete([info.path for info in holder.under(f"{path.rstrip('/')}/")])
-    elif os.path.isdir(path):
-        FileSystems.delete([path])
+
+
+def _remove_tree(path: str) -> None:
+    for left in reversed(range(_REMOVALS)):
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:  # the folder, or a file in it that somebody else has just removed
+            if not os.path.isdir(path):
+                return
+        except OSError as error:  # or has just made
+            if error.errno != errno.ENOTEMPTY or not left:
+                raise
+        else:
+            return
 
 
 def read_json(path: str) -> Any:
@@ -164,13 +162,17 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, value: Any) -> None:
     """Writes a value as a JSON file, whole or not at all."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False).encode() + b"\n"
+    write(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def write(path: str, data: bytes) -> None:
+    """Writes a file, whole or not at all; an existing one is replaced."""
     if not is_local(path):
-        store.of(path).put(path, text)
+        store.of(path).put(path, data)
         return
     aside = f"{path}.part"
     with create(aside) as stream:
-        stream.write(text)
+        stream.write(data)
     move(aside, path)
 
 

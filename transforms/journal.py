@@ -13,6 +13,7 @@ after an engine repeats work is decided by reading the span's files (`SpanIndex`
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -27,6 +28,7 @@ import numpy.typing as npt
 from transforms import files
 from transforms.digests import SIZE, DigestSet, sort_order
 from transforms.records import Row
+from transforms.reserve import Reserve
 
 OK = "ok"
 DEAD_LETTER = "dead_letter"
@@ -68,7 +70,8 @@ def decode(line: bytes) -> Entry | None:
 class JournalFile:
     """Writes the outcomes of one span in one DoFn instance. `append` may be called by many threads at once."""
 
-    def __init__(self, folder: str, span: str) -> None:
+    def __init__(self, folder: str, span: str, reserve: Reserve | None = None) -> None:
+        self._reserve = reserve
         self._path = files.join(folder, f"{span}-{uuid.uuid4().hex[:12]}{SUFFIX}")
         self._lock = threading.Lock()
         self._descriptor: int | None = None
@@ -78,19 +81,31 @@ class JournalFile:
         """Writes an outcome before anybody sees it. Raises OSError, naming the file, where that is not possible."""
         line = encode(entry)
         with self._lock:
-            if self._descriptor is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o644)
+            descriptor = self._open()
+            if os.fstat(descriptor).st_nlink == 0:  # writing still works, and nobody would ever read it
+                raise FileNotFoundError(errno.ENOENT, "removed while the run was on", self._path)
             if self._torn:  # or the line would be lost with the part before it
                 line = b"\n" + line
             written = 0
             while written < len(line):  # a disk that is almost full takes a part
                 try:
-                    written += os.write(self._descriptor, line[written:])
+                    written += os.write(descriptor, line[written:])
                 except OSError as error:
+                    if self._reserve is not None and self._reserve.give(error):
+                        continue
                     self._torn = self._torn or written > 0
                     raise OSError(error.errno, error.strerror, self._path) from None
             self._torn = False
+
+    def _open(self) -> int:
+        while self._descriptor is None:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o644)
+            except OSError as error:
+                if self._reserve is None or not self._reserve.give(error):
+                    raise
+        return self._descriptor
 
     def close(self) -> None:
         """Closes the file. Nothing is lost without it: lines are not buffered here."""

@@ -1,4 +1,4 @@
-"""One line of JSONL to an id and fields, or the reason why it has none.
+"""What is read of one record to an id and fields, or the reason why it has none: from a line of JSONL on.
 
 What JSON text allows and no later step survives is settled here, before an element exists: lone surrogates
 become U+FFFD (they cannot be encoded), numbers that are not finite become null (no strict JSON holds them).
@@ -38,11 +38,9 @@ class Parsed(NamedTuple):
 
 def parse_json_line(line: bytes, id_column: str | None) -> Parsed | BadRow:
     """Parses one line, without its line end. The id is text exactly as in the file, an integer in decimal."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        message = f"not UTF-8: byte 0x{line[error.start]:02x} at byte {error.start} of the line"
-        return BadRow("bad_encoding", message, line.decode(errors="replace"))
+    text = decoded(line)
+    if isinstance(text, BadRow):
+        return text
     try:
         fields = json.loads(text, parse_constant=_null)
     except (ValueError, RecursionError) as error:
@@ -51,23 +49,51 @@ def parse_json_line(line: bytes, id_column: str | None) -> Parsed | BadRow:
         return BadRow("bad_record", f"nested more than {MAX_DEPTH} deep", clean(text))
     if not isinstance(fields, dict):
         return BadRow("bad_record", f"not a JSON object but {_kind(fields)}", clean(fields))
-    identifier = fields.get(id_column) if id_column is not None else None
+    identifier = fields.get(id_column) if id_column is not None else None  # before it is cleaned
     if _SURROGATE_ESCAPE.search(line) or _HUGE_NUMBER.search(line):
         fields = clean(fields)
+    return identified(fields, id_column, identifier)
+
+
+def decoded(line: bytes) -> str | BadRow:
+    """The text of a line in UTF-8."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: byte 0x{line[error.start]:02x} at byte {error.start} of the line"
+        return BadRow("bad_encoding", message, line.decode(errors="replace"))
+
+
+def is_clean(text: str) -> bool:
+    """Whether there is no lone surrogate in `text`."""
+    return text.isascii() or not _SURROGATE.search(text)
+
+
+def replaced(text: str) -> str:
+    """`text` with U+FFFD in the place of each lone surrogate."""
+    return _SURROGATE.sub(REPLACEMENT, text)
+
+
+def identified(fields: Fields, id_column: str | None, identifier: Any) -> Parsed | BadRow:
+    """Fields that are clean, with their id: what stands in column `id_column` of the file, or a hash of them."""
     if id_column is None:
         return Parsed(content_id(fields), fields)
     if isinstance(identifier, str):
         if not identifier:
             return BadRow("bad_id", f"the id in column {id_column!r} is empty", fields)
-        if _SURROGATE.search(identifier):
+        if not is_clean(identifier):
             return BadRow("bad_id", f"the id in column {id_column!r} holds a lone surrogate", fields)
         return Parsed(identifier, fields)
     if isinstance(identifier, int) and not isinstance(identifier, bool):
         return Parsed(str(identifier), fields)
     if id_column not in fields:
         return BadRow("bad_id", f"there is no column {id_column!r}", fields)
-    message = f"the id in column {id_column!r} is {_kind(identifier)}: ids are text or integers"
-    return BadRow("bad_id", message, fields)
+    return bad_id(fields, id_column, _kind(identifier))
+
+
+def bad_id(fields: Fields, id_column: str, kind: str) -> BadRow:
+    """A row whose id is of a kind that ids are not."""
+    return BadRow("bad_id", f"the id in column {id_column!r} is {kind}: ids are text or integers", fields)
 
 
 def clean(value: Any) -> Any:

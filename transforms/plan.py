@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from transforms import files
 from transforms.digests import PartitionedDigests, digest, prefix
+from transforms.formats.spans import Reading, Span
 from transforms.journal import HEADER_FILE
-from transforms.read import Span, read_records
+from transforms.read import read_records
 from transforms.records import Record
 from transforms.screen import Rules, Screen
 
@@ -46,11 +47,11 @@ class Plan(NamedTuple):
     repeats: dict[Span, bytes]  # spans that hold ids which may repeat, with the prefixes of those: see repeats.py
 
 
-def plan_span(span: Span, id_column: str | None, done: PartitionedDigests, screen: Screen) -> SpanPlan:
+def plan_span(span: Span, reading: Reading, done: PartitionedDigests, screen: Screen) -> SpanPlan:
     """Reads a span once."""
     rows = todo = 0
     prefixes = array("Q")
-    for record in read_records(span, id_column):
+    for record in read_records(span, reading):
         rows += 1
         if not isinstance(record, Record):
             continue
@@ -107,7 +108,7 @@ class MakePlan(beam.PTransform):
     """Span -> one Plan. `done` is a side input, all that resume.DoneIds makes. The numbers are also left in `folder`,
     where whoever watches the run finds them."""
 
-    id_column: str | None
+    reading: Reading
     rules: Rules
     done: Any
     folder: str
@@ -116,7 +117,7 @@ class MakePlan(beam.PTransform):
         parts = (
             pcoll
             | "Spread" >> beam.Reshuffle()
-            | "PlanSpans" >> beam.ParDo(PlanSpan(self.id_column, self.rules), self.done)
+            | "PlanSpans" >> beam.ParDo(PlanSpan(self.reading, self.rules), self.done)
         )
         start = pcoll.pipeline | "Once" >> beam.Create([None])
         return start | "Combine" >> beam.Map(_combine, beam.pvalue.AsIter(parts), self.folder)
@@ -125,8 +126,8 @@ class MakePlan(beam.PTransform):
 class PlanSpan(beam.DoFn):
     """Span -> SpanPlan."""
 
-    def __init__(self, id_column: str | None, rules: Rules) -> None:
-        self._id_column = id_column
+    def __init__(self, reading: Reading, rules: Rules) -> None:
+        self._reading = reading
         self._rules = rules
 
     def setup(self) -> None:
@@ -138,7 +139,7 @@ class PlanSpan(beam.DoFn):
     def process(self, span: Span, done: Iterable[tuple[int, bytes]]) -> Iterator[SpanPlan]:
         if self._done is None:  # side inputs are the same for all of a bundle
             self._done = PartitionedDigests(done)
-        yield plan_span(span, self._id_column, self._done, self._screen)
+        yield plan_span(span, self._reading, self._done, self._screen)
 
 
 def _combine(_start: None, plans: Iterable[SpanPlan], folder: str) -> Plan:

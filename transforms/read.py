@@ -1,23 +1,21 @@
-"""Input files -> spans -> records: JSONL, plain or gzip, whatever the file's name says.
+"""Input files -> spans -> records, by the reader of each file's format: see transforms/formats.
 
-A span is a range of one file's bytes and holds the lines that start in it. Spans are small, so that every worker
-has some, and they are what is shuffled: never the records. Lines end at LF alone (one CR before it is dropped), so
-U+2028, U+2029 and U+0085 inside a string stay where they are.
+Spans are small where the format allows it, so that every worker has some, and they are what is shuffled: never the
+records.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from gzip import BadGzipFile
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from transforms import files
-from transforms.parse import BOM, BadRow, parse_json_line
+from transforms.formats import delimited, jsonl, openai_batch, parquet, sql, text_lines, whole_file
+from transforms.formats.spans import NUMBER_DIGITS, Cut, Format, InputFile, Reading, Span, whole
+from transforms.parse import BadRow
 from transforms.records import Fields, Record, Row
 from transforms.rows import RunStamp, failure_row
 from transforms.tally import TALLY, bundle_tally
@@ -28,48 +26,17 @@ SPANS = 4096  # aimed at for large inputs: enough for any cluster's slots, few e
 DEAD_LETTER = "dead_letter"
 
 _POSITION_BITS = 44  # of an order: files up to 16 TiB
-_NUMBER_DIGITS = 6  # of a file's number
 
-
-class InputError(ValueError):
-    """The input cannot be read at all; the message names the file or the pattern."""
-
-
-class InputFile(NamedTuple):
-    """An input file; `number` is its place among all of them, sorted by path."""
-
-    path: str
-    number: int
-    size: int
-
-
-class Span(NamedTuple):
-    """The lines of a file that start at bytes `start` to `end` (excluded). `end` is None for a file that can only
-    be read from its beginning."""
-
-    path: str
-    number: int
-    start: int
-    end: int | None
-
-    @property
-    def key(self) -> str:
-        """A short name, unique in a run, that sorts like the input. Safe in a file name."""
-        return f"{self.number:0{_NUMBER_DIGITS}d}-{self.start:011x}"
-
-
-class Line(NamedTuple):
-    """A line without its end, and the byte at which it starts, after decompression."""
-
-    position: int
-    text: bytes
-
-
-class Cut(NamedTuple):
-    """Takes the place of the lines that could not be read: the file ended early or its packing is damaged."""
-
-    position: int
-    message: str
+FORMATS: Mapping[str, Format] = {
+    "jsonl": jsonl,
+    "csv": delimited,
+    "tsv": delimited,
+    "parquet": parquet,
+    "text": text_lines,
+    "file": whole_file,
+    "openai_batch": openai_batch,
+    "sql": sql,
+}
 
 
 class BadRecord(NamedTuple):
@@ -85,22 +52,12 @@ class BadRecord(NamedTuple):
 
 def order_of(record: Record) -> int:
     """Where a record stands in the whole input, as a number that sorts by file and position."""
-    return int(record.span[:_NUMBER_DIGITS]) << _POSITION_BITS | record.position
+    return int(record.span[:NUMBER_DIGITS]) << _POSITION_BITS | record.position
 
 
-def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
-    """The files that match, each once, in the order of their paths. Raises InputError for a pattern without any."""
-    found: dict[str, int] = {}
-    if not patterns:
-        raise InputError("names no file")
-    for pattern in patterns:
-        matches = files.glob(pattern)
-        if not matches:
-            raise InputError(f"no file matches {pattern!r}")
-        found.update((match.path, match.size) for match in matches)
-    if len(found) > 10**_NUMBER_DIGITS:
-        raise InputError(f"{len(found):,} files match, {10**_NUMBER_DIGITS:,} is the most: join small ones")
-    return [InputFile(path, number, found[path]) for number, path in enumerate(sorted(found))]
+def shown_path(place: InputFile | Span) -> str:
+    """Where rows come from, as messages and failure rows name it: a path, or a database without its query."""
+    return sql.shown_source(place.path) if place.format == "sql" else place.path
 
 
 def span_bytes(inputs: Iterable[InputFile]) -> int:
@@ -109,57 +66,28 @@ def span_bytes(inputs: Iterable[InputFile]) -> int:
     return min(max(total // SPANS, MIN_SPAN_BYTES), MAX_SPAN_BYTES)
 
 
-def split(item: InputFile, length: int) -> Iterator[Span]:
-    """Cuts a file into spans of `length` bytes; a packed one is a single span."""
-    stream, packed = files.open_plain(item.path)
-    stream.close()
-    if packed:
-        yield Span(item.path, item.number, 0, None)
-        return
-    for start in range(0, item.size, length):
-        yield Span(item.path, item.number, start, min(start + length, item.size))
+def split(item: InputFile, length: int, reading: Reading) -> Iterator[Span]:
+    """Cuts a file into spans of about `length` bytes, where its format allows that."""
+    return FORMATS[item.format].split(item, length, reading)
 
 
-def read_lines(span: Span) -> Iterator[Line | Cut]:
-    """The lines of a span, blank ones left out. A file that ends early gives a Cut in place of the rest."""
-    stream, _packed = files.open_plain(span.path)
-    with stream:
-        position = span.start
-        try:
-            if position > 0:
-                stream.seek(position - 1)
-                position += len(stream.readline()) - 1  # a line that started before this span is not ours
-            while span.end is None or position < span.end:
-                raw = stream.readline()
-                if not raw:
-                    return
-                line = raw[3:] if position == 0 and raw.startswith(BOM) else raw
-                line = line.rstrip(b"\n").removesuffix(b"\r")
-                if line and not line.isspace():
-                    yield Line(position, line)
-                position += len(raw)
-        except (EOFError, BadGzipFile, zlib.error) as error:
-            yield Cut(position, f"the file cannot be read from here on: {error}")
-
-
-def read_records(span: Span, id_column: str | None) -> Iterator[Record | BadRecord]:
+def read_records(span: Span, reading: Reading) -> Iterator[Record | BadRecord]:
     """The records of a span, in order, and what stands in the place of a record."""
-    for item in read_lines(span):
-        if isinstance(item, Cut):
-            yield BadRecord("bad_record", item.message, None, item.position, cut=True)
-            continue
-        parsed = parse_json_line(item.text, id_column)
-        if isinstance(parsed, BadRow):
-            yield BadRecord(*parsed, item.position, cut=False)
+    path, key = shown_path(span), span.key
+    for row in FORMATS[span.format].read(span, reading):
+        if isinstance(row, Cut):
+            yield BadRecord("bad_record", row.message, None, row.position, cut=True)
+        elif isinstance(row.found, BadRow):
+            yield BadRecord(*row.found, row.position, cut=False)
         else:
-            yield Record(parsed.id, parsed.fields, span.path, item.position, span.key)
+            yield Record(row.found.id, row.found.fields, path, row.position, key)
 
 
-def first_fields(inputs: Iterable[InputFile], id_column: str | None, count: int) -> list[Fields]:
+def first_fields(inputs: Iterable[InputFile], reading: Reading, count: int) -> list[Fields]:
     """The fields of the first `count` records, to learn the columns from before anything is paid."""
     found: list[Fields] = []
     for item in inputs:
-        for record in read_records(Span(item.path, item.number, 0, None), id_column):
+        for record in read_records(whole(item), reading):
             if isinstance(record.fields, dict):
                 found.append(record.fields)
             if len(found) >= count:
@@ -176,28 +104,29 @@ class Spans(beam.PTransform):
     """
 
     length: int
+    reading: Reading
 
     def expand(self, pcoll: Any) -> Any:
-        return pcoll | "Split" >> beam.FlatMap(split, self.length)
+        return pcoll | "Split" >> beam.FlatMap(split, self.length, self.reading)
 
 
 @dataclass
 class Read(beam.PTransform):
     """Span -> Record. A line that is none becomes a failure row under DEAD_LETTER; counts go to TALLY."""
 
-    id_column: str | None
+    reading: Reading
     stamp: RunStamp
 
     def expand(self, pcoll: Any) -> Any:
-        outputs = beam.ParDo(ReadSpan(self.id_column, self.stamp)).with_outputs(DEAD_LETTER, TALLY, main="records")
+        outputs = beam.ParDo(ReadSpan(self.reading, self.stamp)).with_outputs(DEAD_LETTER, TALLY, main="records")
         return pcoll | "Spread" >> beam.Reshuffle() | "Read" >> outputs
 
 
 class ReadSpan(beam.DoFn):
     """See Read."""
 
-    def __init__(self, id_column: str | None, stamp: RunStamp) -> None:
-        self._id_column = id_column
+    def __init__(self, reading: Reading, stamp: RunStamp) -> None:
+        self._reading = reading
         self._stamp = stamp
         self._bad = Metrics.counter("paidonce", "bad_records")
 
@@ -206,14 +135,14 @@ class ReadSpan(beam.DoFn):
         self._cut: list[str] = []
 
     def process(self, span: Span) -> Iterator[Any]:
-        for record in read_records(span, self._id_column):
+        for record in read_records(span, self._reading):
             self._rows += 1
             if isinstance(record, Record):
                 yield record
                 continue
             self._bad.inc()
             if record.cut:
-                self._cut.append(f"{span.path}: {record.message}")
+                self._cut.append(f"{shown_path(span)}: {record.message}")
             yield beam.pvalue.TaggedOutput(DEAD_LETTER, self._failure(span, record))
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -226,5 +155,5 @@ class ReadSpan(beam.DoFn):
             reason=bad.reason,
             message=bad.message,
             input=bad.fields,
-            source={"file": span.path, "position": bad.position},
+            source={"file": shown_path(span), "position": bad.position},
         )

@@ -16,8 +16,8 @@ Row = dict[str, Any]
 
 
 class Record(NamedTuple):
-    """One input row. `file` and `position` (a byte offset, after decompression) say where it stands, `span` which
-    range of the input it was read with: the unit in which an engine repeats work."""
+    """One input row. `file` and `position` (a byte offset after decompression, in Parquet the row's number) say
+    where it stands, `span` which range of the input it was read with: the unit in which an engine repeats work."""
 
     id: str
     fields: Fields
@@ -34,6 +34,16 @@ class Record(NamedTuple):
 def canonical_json(value: Any) -> str:
     """`value` as strict JSON, one text for equal values: sorted keys, no spaces. Raises ValueError for NaN."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def compact_json(value: Any) -> str:
+    """`value` as strict JSON without spaces, its keys as they are. Raises ValueError for NaN."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def as_text(value: Any) -> str:
+    """What stands in a text column: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else compact_json(value)
 
 
 def content_id(fields: Fields) -> str:

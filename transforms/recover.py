@@ -7,20 +7,35 @@ rows hold. An id that stands in a journal more than once is published once; an a
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from transforms import commit, digests, files, journal, stop
-from transforms.account import FAILED, LIMIT, make_account
+from transforms import commit, digests, files, journal, reserve, stop
+from transforms.account import AS_ASKED, FAILED, make_account
 from transforms.digests import DigestSet
 from transforms.journal import OK, Entry
 from transforms.layout import Layout
 from transforms.plan import PLAN_FILE
+from transforms.publish_table import publish_table
+from transforms.records import Row
+from transforms.table import Tables, TableSpec
 from transforms.tally import Tally, add
 from transforms.write import Roll, ShardFormat, outcome_tally
+from transforms.write_table import TableWriter
+
+
+class RowWriter(Protocol):
+    """Takes rows of one kind, to files or to a table."""
+
+    def write(self, row: Row) -> None:
+        """Adds a row."""
+
+    def close(self) -> None:
+        """Finishes what was added."""
 
 
 class Recovered(NamedTuple):
@@ -38,6 +53,8 @@ def write_header(layout: Layout, header: dict[str, Any], shards: ShardFormat) ->
     """Opens a run's journal folder with all that its recovery would need to know."""
     schema = None if shards.schema is None else base64.b64encode(shards.schema.serialize().to_pybytes()).decode()
     described = {"format": shards.name, "rows_per_shard": shards.rows_per_shard, "schema": schema}
+    if shards.name == "csv":
+        described["escape_formulas"] = shards.escape_formulas
     files.write_json(layout.header(header["run_id"]), {**header, "shards": described})
 
 
@@ -64,9 +81,10 @@ def finish_commits(layout: Layout) -> list[str]:
     return finished
 
 
-def recover(layout: Layout, run_id: str) -> Recovered:
-    """Publishes the journal of a run that was cut short, then removes it. Raises ValueError where the journal has
-    rows but nothing that says what they are."""
+def recover(layout: Layout, run_id: str, table: TableSpec | None = None) -> Recovered:
+    """Publishes the journal of a run that was cut short, then removes it: as files, or into `table`, with the
+    columns that the run had. Raises ValueError where the journal has rows but nothing that says what they are."""
+    reserve.remove_left(layout.journal(run_id))  # what is to be published needs room
     paths = [info.path for info in journal.journal_files(layout.journal(run_id))]
     if not paths or files.exists(layout.account(run_id)):  # with an account, its rows are published
         files.remove_folder(layout.journal(run_id))
@@ -78,20 +96,43 @@ def recover(layout: Layout, run_id: str) -> Recovered:
             f"{layout.header(run_id)}: cannot be read, so its journal cannot be published: {error}"
         ) from None
     shards = shard_format(header["shards"])
-    results = Roll(shards, layout.staging(run_id))
-    failures = Roll(commit.FAILURES, layout.staging(run_id))
     tally: Tally = {}
-    for entry in _settle(paths, tally):
+    entries = _settle(paths, tally)
+    if table is None:
+        results, failures = Roll(shards, layout.staging(run_id)), Roll(commit.FAILURES, layout.staging(run_id))
+        _write(entries, tally, results, failures)
+    else:
+        table = replace(table, schema=shards.schema)
+        _deliver(entries, tally, table)
+    account = make_account(header, _with_plan(layout, run_id, tally), stop.reason(layout.journal(run_id)))
+    if account["stop_reason"] is None or account["stop_reason"] in AS_ASKED:
+        account.update(status=FAILED, stop_reason="cut short; what it had was published afterwards")
+    if table is None:
+        commit.publish(layout, run_id, results.finished, failures.finished, layout.shards(layout.failures), account)
+    else:
+        publish_table(layout, run_id, table, account)
+    return Recovered(run_id, account["ok"], account["failed"], tally.get("damaged", 0), account)
+
+
+def _write(entries: Iterable[Entry], tally: Tally, results: RowWriter, failures: RowWriter) -> None:
+    for entry in entries:
         (results if entry.outcome == OK else failures).write(entry.row)
         add(tally, outcome_tally(entry.row, "ok" if entry.outcome == OK else "failed"))
         add(tally, {"notes": entry.notes})
     results.close()
     failures.close()
-    account = make_account(header, _with_plan(layout, run_id, tally), stop.reason(layout.journal(run_id)))
-    if account["stop_reason"] is None or account["stop_reason"] == LIMIT:
-        account.update(status=FAILED, stop_reason="cut short; what it had was published afterwards")
-    commit.publish(layout, run_id, results.finished, failures.finished, layout.shards(layout.failures), account)
-    return Recovered(run_id, account["ok"], account["failed"], tally.get("damaged", 0), account)
+
+
+def _deliver(entries: Iterable[Entry], tally: Tally, table: TableSpec) -> None:
+    tables = Tables(table, write=True)
+    tables.create()
+    tables.close()
+    results, failures = TableWriter(table, "ok"), TableWriter(table, "failed")
+    try:
+        _write(entries, tally, results, failures)
+    finally:
+        results.disconnect()
+        failures.disconnect()
 
 
 def _with_plan(layout: Layout, run_id: str, tally: Tally) -> Tally:
@@ -113,6 +154,7 @@ def shard_format(described: dict[str, Any]) -> ShardFormat:
         described["format"],
         described["rows_per_shard"],
         None if schema is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema))),
+        described.get("escape_formulas", True),
     )
 
 

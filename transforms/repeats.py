@@ -15,8 +15,9 @@ import apache_beam as beam
 import numpy as np
 
 from transforms.digests import SIZE, DigestSet, digest
+from transforms.formats.spans import Reading, Span
 from transforms.plan import Plan, id_number
-from transforms.read import DEAD_LETTER, Span, order_of, read_records
+from transforms.read import DEAD_LETTER, order_of, read_records
 from transforms.records import Record, canonical_json
 from transforms.rows import RunStamp
 from transforms.screen import set_aside
@@ -25,12 +26,12 @@ from transforms.tally import TALLY, bundle_tally
 _ROW = SIZE + 8 + SIZE  # bytes of one row of the table: digest of the id, order, digest of the content
 
 
-def repeats_of_span(repeats: tuple[Span, bytes], id_column: str | None) -> bytes:
+def repeats_of_span(repeats: tuple[Span, bytes], reading: Reading) -> bytes:
     """Reads a span once more for the records whose prefixes are named: rows of a repeats table, unsorted."""
     span, prefixes = repeats
     wanted = set(np.frombuffer(prefixes, np.uint64).tolist())
     rows = bytearray()
-    for record in read_records(span, id_column):
+    for record in read_records(span, reading):
         if isinstance(record, Record):
             value = digest(record.id)
             if id_number(value) in wanted:
@@ -68,14 +69,14 @@ class Repeats:
 class FindRepeats(beam.PTransform):
     """Plan -> the table of repeated ids, one element."""
 
-    id_column: str | None
+    reading: Reading
 
     def expand(self, pcoll: Any) -> Any:
         rows = (
             pcoll
             | "Repeating" >> beam.FlatMap(_repeating)
             | "Spread" >> beam.Reshuffle()
-            | "ReadAgain" >> beam.Map(repeats_of_span, self.id_column)
+            | "ReadAgain" >> beam.Map(repeats_of_span, self.reading)
         )
         start = pcoll.pipeline | "Once" >> beam.Create([None])
         return start | "Table" >> beam.Map(_table, beam.pvalue.AsIter(rows))

@@ -6,17 +6,19 @@ The output itself is the progress. Only its id column is read, and ids travel as
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import pyarrow.parquet as pq
 
-from transforms import digests, files
+from transforms import digests, files, journal
+from transforms.csv_file import csv_ids
 from transforms.digests import PartitionedDigests, digest
 from transforms.records import Record
 from transforms.rows import UNCALLED
+from transforms.table_ids import PriorRows, prior_rows
 from transforms.tally import TALLY, bundle_tally
 
 Retry = Literal["retryable", "all", "none"]
@@ -25,19 +27,24 @@ _BATCH = 65_536
 
 
 class Prior(NamedTuple):
-    """A file of earlier output. Of a failures file, `runs` names those whose rows count; None: all."""
+    """A file of earlier output. Of a failures file, `runs` names those whose rows count; None: all. A journal file
+    holds both answers and failures."""
 
     path: str
     is_failures: bool
     runs: frozenset[str] | None = None
+    is_journal: bool = False
 
 
 def result_ids(path: str) -> Iterator[str]:
-    """The ids in a results file, Parquet or JSONL by its ending."""
+    """The ids in a results file, Parquet, CSV or JSONL by its ending."""
     if path.endswith(".parquet"):
         with files.open_read(path) as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH, columns=["id"]):
                 yield from batch.column(0).to_pylist()
+        return
+    if path.endswith(".csv"):
+        yield from csv_ids(path)
         return
     for row in read_jsonl(path):
         yield row["id"]
@@ -48,47 +55,59 @@ def read_jsonl(path: str) -> Iterator[dict[str, Any]]:
     with files.open_read(path) as stream:
         for number, line in enumerate(files.lines(stream), 1):
             try:
-                yield json.loads(line)
-            except ValueError as error:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number}: {error}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: not a JSON object")
+            yield row
 
 
-def done_failure(row: dict[str, Any], retry: Retry) -> bool:
-    """Whether a failure of an earlier run counts as done. Those found before a call never do: they are found anew."""
-    if row["id"] is None or row["reason"] in UNCALLED or retry == "all":
+def done_failure(row: dict[str, Any], retry: Retry, reasons: Collection[str] = ()) -> bool:
+    """Whether a failure of an earlier run counts as done. Those found before a call never do: they are found anew.
+    Nor do those for one of `reasons`, whatever `retry` says."""
+    if row["id"] is None or row["reason"] in UNCALLED or row["reason"] in reasons or retry == "all":
         return False
     return retry == "none" or not row["retryable"]
 
 
-def done_ids(prior: Prior, retry: Retry) -> Iterator[str]:
-    """The ids of an earlier output file that are not to be asked again."""
+def done_ids(prior: Prior | PriorRows, retry: Retry, reasons: Collection[str] = ()) -> Iterator[str]:
+    """The ids of an earlier output file, or of a range of a table, that are not to be asked again."""
+    if isinstance(prior, PriorRows):
+        return (row["id"] for row in prior_rows(prior) if not prior.is_failures or done_failure(row, retry, reasons))
+    if prior.is_journal:
+        entries = (entry for entry in journal.read(prior.path) if entry is not None)
+        return (e.row["id"] for e in entries if e.outcome == journal.OK or done_failure(e.row, retry, reasons))
     if not prior.is_failures:
         return result_ids(prior.path)
     return (
         row["id"]
         for row in read_jsonl(prior.path)
-        if done_failure(row, retry) and (prior.runs is None or row["run_id"] in prior.runs)
+        if done_failure(row, retry, reasons) and (prior.runs is None or row["run_id"] in prior.runs)
     )
 
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests."""
+    """Prior, PriorRows -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests.
+
+    Failures for one of `reasons` are not done, whatever `retry` says."""
 
     retry: Retry
+    reasons: tuple[str, ...] = ()
 
     def expand(self, pcoll: Any) -> Any:
         return (
             pcoll
             | "SpreadPrior" >> beam.Reshuffle()
-            | "ReadIds" >> beam.FlatMap(_partitions, self.retry).with_output_types(tuple[int, bytes])
+            | "ReadIds" >> beam.FlatMap(_partitions, self.retry, self.reasons).with_output_types(tuple[int, bytes])
             | "Gather" >> beam.GroupByKey()
             | "Merge" >> beam.MapTuple(_merge).with_output_types(tuple[int, bytes])
         )
 
 
-def _partitions(prior: Prior, retry: Retry) -> Iterable[tuple[int, bytes]]:
-    return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry))
+def _partitions(prior: Prior | PriorRows, retry: Retry, reasons: tuple[str, ...]) -> Iterable[tuple[int, bytes]]:
+    return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry, reasons))
 
 
 def _merge(partition: int, blobs: Iterable[bytes]) -> tuple[int, bytes]:

@@ -16,6 +16,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -38,11 +39,13 @@ class RollRule(NamedTuple):
 
 
 class RolledJournal:
-    """The outcomes of one run in one process. Safe for threads."""
+    """The outcomes of one run in one process. Safe for threads. `on_failure` is told, by another thread, where the
+    store has refused one for too long."""
 
-    def __init__(self, folder: str, rule: RollRule) -> None:
+    def __init__(self, folder: str, rule: RollRule, on_failure: Callable[[OSError], None] | None = None) -> None:
         self._folder = folder
         self._rule = rule
+        self._on_failure = on_failure
         self._store = of(folder)
         self._changed = threading.Condition()
         self._waiting: list[tuple[str, bytes]] = []  # a span and a line each, in the order of their coming
@@ -114,6 +117,8 @@ class RolledJournal:
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()
+                if self._on_failure is not None:
+                    self._on_failure(error)
                 return
             with self._changed:
                 self._saved += len(batch)
@@ -161,11 +166,6 @@ class RolledJournal:
 
 
 _journals: weakref.WeakSet[RolledJournal] = weakref.WeakSet()
-
-
-def is_open() -> bool:
-    """Whether this process has such a journal."""
-    return bool(_journals)
 
 
 def save_all() -> None:

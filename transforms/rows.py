@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "json": pa.string(),
 }
+
+_SERIALIZED = "arrow:"
+EXPECTED = "expected"  # the column of what task.expected says is right
 
 LAST_COLUMNS = [
     ("output_text", pa.string()),
@@ -44,15 +48,43 @@ class RunStamp(NamedTuple):
     task_hash: str
 
 
-def result_schema(answer: Mapping[str, pa.DataType], carried: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The columns of the results. Raises ValueError, naming the column, where two would have one name."""
-    columns = [("id", pa.string()), *answer.items(), *carried.items(), *LAST_COLUMNS]
+def type_of(name: str) -> pa.DataType:
+    """The Arrow type that a name stands for: one of ARROW_TYPES, or what `type_name` gave."""
+    if name in ARROW_TYPES:
+        return ARROW_TYPES[name]
+    if name.startswith(_SERIALIZED):
+        buffer = pa.BufferReader(base64.b64decode(name.removeprefix(_SERIALIZED)))
+        return pa.ipc.read_schema(buffer).field(0).type
+    return pa.type_for_alias(name)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """A name for any Arrow type, which JSON holds: Arrow's own where it has one, else the type in Arrow's bytes."""
+    for name, known in ARROW_TYPES.items():
+        if kind == known:
+            return name
+    try:
+        if pa.type_for_alias(str(kind)) == kind:
+            return str(kind)
+    except ValueError:
+        pass
+    return _SERIALIZED + base64.b64encode(pa.schema([("", kind)]).serialize().to_pybytes()).decode()
+
+
+def result_schema(
+    answer: Mapping[str, pa.DataType], carried: Mapping[str, pa.DataType], *, expected: bool = False
+) -> pa.Schema:
+    """The columns of the results, with one for what is right if `expected`. Raises ValueError, naming the column,
+    where two would have one name."""
+    said = [(EXPECTED, pa.string())] if expected else []
+    columns = [("id", pa.string()), *answer.items(), *carried.items(), *said, *LAST_COLUMNS]
     seen: set[str] = set()
     for name, _type in columns:
         if name in seen:
+            also = ", or task.expected, whose column has that name" if expected and name == EXPECTED else ""
             raise ValueError(
                 f"two result columns would be named {name!r}: rename the property in task.schema, "
-                "or leave the column out of input.carry"
+                f"or leave the column out of input.carry{also}"
             )
         seen.add(name)
     return pa.schema(columns)

@@ -13,10 +13,12 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics
 
+from transforms.formats.arrow_values import typed_value
 from transforms.llm.prompts import Template
 from transforms.read import DEAD_LETTER
 from transforms.records import Record
 from transforms.rows import RunStamp, failure_row
+from transforms.table_cells import id_problem
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Rules:
     max_chars: int
     truncate: bool
     columns: Mapping[str, pa.DataType]
+    postgresql: bool = False  # whether results go where not every id can be stored
 
 
 class Screen:
@@ -39,6 +42,9 @@ class Screen:
 
     def check(self, record: Record) -> Record | tuple[str, str]:
         """The record to call, which may be a shortened one, or the reason and message that set it aside."""
+        problem = id_problem(record.id) if self._rules.postgresql else None
+        if problem:
+            return "bad_id", problem
         values = self._template.values(record.fields)
         if values and not any(value.strip() for value in values.values()):
             return "empty_input", f"nothing in {', '.join(values)}"
@@ -76,8 +82,8 @@ def misfit(name: str, value: Any, kind: pa.DataType) -> str | None:
             raise ValueError
         if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
             raise ValueError  # which Arrow would cut to an integer
-        pa.scalar(value, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+        pa.scalar(typed_value(value, kind), kind)
+    except (pa.ArrowException, ArithmeticError, AttributeError, TypeError, ValueError):
         shown = str(value)[:60]
         return f"column {name!r} holds {shown!r}, which is no {kind}: give its type in input.carry, e.g. {name}: json"
     return None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from transforms.database import check_url, hidden, is_database, split_table
 
 ColumnType = Literal["string", "integer", "number", "boolean", "json"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -34,18 +36,51 @@ class Task(Section):
     # An answer that is empty, no JSON or not what the schema says: a failure, or asked for again.
     on_invalid: Literal["fail", "retry"] = "fail"
     max_reasks: PositiveInt = 1  # how often, by on_invalid retry
+    expected: Annotated[str, Field(min_length=1)] | None = None  # the input column that says what is right
 
 
 class Input(Section):
     """Which records are read, and which of their columns mean what."""
 
     path: str | list[str]
-    format: Literal["jsonl"] = "jsonl"
+    query: str | None = None  # SQL, where path is a database's URL without a table
+    # auto: told by each file's content, else by its name.
+    format: Literal["auto", "jsonl", "csv", "tsv", "parquet", "text", "file", "openai_batch"] = "auto"
+    # None: csv's is found from the header, tsv's is a tab.
+    delimiter: Annotated[str, Field(pattern=r'^[^"\r\n\x00]$')] | None = None
+    encoding: str = "utf-8"  # of all but Parquet; a byte order mark goes before it
     id: str | None = "id"  # None: the id is a hash of the record's canonical JSON
     text: str | None = None  # the column that {text} stands for; None: the one named "text"
     carry: list[str] | dict[str, ColumnType] = Field(default_factory=list)
     max_chars: PositiveInt = 8000  # of all columns that the prompt uses, together
     on_oversized: Literal["fail", "truncate"] = "fail"
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, encoding: str) -> str:
+        try:
+            if "a\n".encode(encoding).decode(encoding) == "a\n":
+                return encoding
+        except (LookupError, ValueError):
+            pass
+        raise ValueError(f"no text encoding that Python knows, got {encoding!r}")
+
+    @model_validator(mode="after")
+    def _database_is_one(self) -> Input:
+        databases = [path for path in self.paths if is_database(path)]
+        if self.query is not None and (len(self.paths) != 1 or not databases):
+            raise ValueError("query: path must be the URL of one database")
+        for path in databases:
+            url, sign, table = hidden(path).partition("#")
+            try:
+                check_url(url)
+            except ValueError as error:
+                raise ValueError(f"path: {error}") from None
+            if (self.query is None) == (not sign):
+                raise ValueError("path: a database needs input.query, or a table: URL#TABLE, and not both")
+            if sign and (not table or any(map(str.isspace, table))):
+                raise ValueError("path: must end with the table's name: #TABLE")
+        return self
 
     @property
     def paths(self) -> list[str]:
@@ -57,12 +92,23 @@ class Output(Section):
     """Where results go, and how."""
 
     path: Annotated[str, Field(min_length=1)]
-    format: Literal["parquet", "jsonl"] = "parquet"
+    format: Literal["parquet", "jsonl", "csv"] = "parquet"
+    escape_formulas: bool = True  # csv: an apostrophe before a text that a spreadsheet would take for a formula
     rows_per_shard: PositiveInt = 100_000
     # On a store, where nothing can be appended to: answers are saved when so many have come together, or so many
     # seconds after the first of them.
     journal_rows: PositiveInt = 1000
     journal_seconds: PositiveFloat = 5.0
+    table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
+
+    @model_validator(mode="after")
+    def _table_is_one(self) -> Output:
+        if self.table is not None:
+            try:
+                split_table(hidden(self.table))
+            except ValueError as error:
+                raise ValueError(f"table: {error}") from None
+        return self
 
 
 class Price(Section):
@@ -137,6 +183,8 @@ class Limits(Section):
     headroom: Annotated[float, Field(gt=0, le=1)] = 0.8  # the share of the account's limits that is used
     max_attempts: PositiveInt = 5  # HTTP requests for one record, the first one included
     max_consecutive_failures: PositiveInt = 50  # records in a row without an answer: then the run stops
+    # The share of failures among a process's rows above which the run stops, from the hundredth on; None: any.
+    max_failure_share: Annotated[float, Field(ge=0, lt=1)] | None = 0.5
     timeout_seconds: PositiveFloat = 120.0  # for an answer to begin and between its parts
     connect_timeout_seconds: PositiveFloat = 10.0
     max_retry_after_seconds: PositiveFloat = 120.0  # the longest pause that a server can ask for

@@ -55,7 +55,7 @@ class StoreLock:
 
     def __enter__(self) -> StoreLock:
         found = self._read()
-        if found is not None and not _is_gone(found):
+        if found is not None and is_alive(found) is not False:
             self._watch(found)
         self._write()
         time.sleep(SETTLE_SECONDS)
@@ -155,14 +155,14 @@ def _started(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
 
 
-def _is_gone(holder: dict[str, Any]) -> bool:
-    """Whether a holder was a process of this very machine that is there no more."""
+def is_alive(holder: dict[str, Any]) -> bool | None:
+    """Whether a holder is a process of this very machine that is still there. None where that is not known from here."""
     mine = _this_process()
     if not mine or holder.get("machine") != mine["machine"]:
-        return False
+        return None
     try:
-        return _started(int(holder["pid"])) != holder.get("started")
+        return _started(int(holder["pid"])) == holder.get("started")
     except OSError:
-        return True
-    except (KeyError, TypeError, ValueError):
         return False
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""Rows -> shards: Parquet or JSONL files, rolled by rows, complete or not there at all.
+"""Rows -> shards: Parquet, JSONL or CSV files, rolled by rows, complete or not there at all.
 
 Each bundle writes files of its own under staging/ and names them when it ends; a bundle that is repeated leaves
 files that nobody names. Engines with small bundles leave small files, so these are joined up to `rows_per_shard`
@@ -7,7 +7,6 @@ before they are published. Only names of files are shuffled, never rows.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ import pyarrow.parquet as pq
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files
-from transforms.records import Row
+from transforms.csv_file import CsvWriter, join_csv
+from transforms.formats.arrow_values import is_plain, typed_value
+from transforms.records import Row, as_text, compact_json
 from transforms.tally import TALLY, Tally, add, bundle_tally, row_tally
 
 _ROWS_PER_GROUP = 10_000  # of a Parquet row group: the rows that are held in memory at once
@@ -54,7 +55,7 @@ class JsonlWriter:
 
     def write(self, row: Row) -> None:
         """Adds a row. Raises ValueError for NaN and the like."""
-        self._stream.write(_compact(row).translate(_LINE_ENDS).encode() + b"\n")
+        self._stream.write(compact_json(row).translate(_LINE_ENDS).encode() + b"\n")
 
     def close(self) -> None:
         """Finishes the file."""
@@ -99,30 +100,35 @@ class ParquetWriter:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.string()).cast(kind)
     if pa.types.is_string(kind):  # nested values stand in text columns as JSON
-        values = [value if value is None or isinstance(value, str) else _compact(value) for value in values]
+        values = [None if value is None else as_text(value) for value in values]
+    elif not is_plain(kind):
+        values = [typed_value(value, kind) for value in values]
     return pa.array(values, kind)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True)
 class ShardFormat:
-    """How rows become files. `schema` is of Parquet only."""
+    """How rows become files. Parquet and CSV need `schema`; `escape_formulas` is of CSV only."""
 
-    name: str  # "parquet" or "jsonl", which is also the ending of the files
+    name: str  # "parquet", "jsonl" or "csv", which is also the ending of the files
     rows_per_shard: int
     schema: pa.Schema | None = None
+    escape_formulas: bool = True
 
     def writer(self, path: str) -> ShardWriter:
         """Opens a new file."""
         if self.name == "parquet":
             return ParquetWriter(path, self.schema)
+        if self.name == "csv":
+            return CsvWriter(path, self.columns, escape=self.escape_formulas)
         return JsonlWriter(path)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, of a format that has a schema."""
+        assert self.schema is not None
+        return list(self.schema.names)
 
     def new_path(self, folder: str) -> str:
         """A name that nobody else uses."""
@@ -189,6 +195,8 @@ def join_files(group: list[Staged], shards: ShardFormat, folder: str) -> Staged:
                     with files.open_read(item.path) as stream:
                         for batch in pq.ParquetFile(stream).iter_batches(_ROWS_PER_GROUP):
                             writer.write_batch(batch)
+        elif shards.name == "csv":
+            join_csv(target, [item.path for item in group], shards.columns, escape=shards.escape_formulas)
         else:
             for item in group:
                 with files.open_read(item.path) as stream:

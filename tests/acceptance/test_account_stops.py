@@ -74,3 +74,30 @@ def test_a_model_that_is_not_there(workspace: Any, own_server: Any) -> None:
     assert "No model mock-1." in ran.err
     assert own_server.calls <= IN_FLIGHT
     assert workspace.failures() == []
+
+
+def test_most_rows_failing(workspace: Any, own_server: Any, runner: list[str]) -> None:
+    """A wrong prompt costs a hundred calls, not all of them; what was done stays, and can be gone on from."""
+    rows = 1000
+    own_server.script = lambda _row, _number: own_server.answer("I would say positive.")
+    workspace.write_input(workspace.rows(rows))
+    limits = {"max_in_flight": IN_FLIGHT}
+    workspace.configure(own_server.url, limits=limits)
+
+    wrong = workspace.run(*runner)
+
+    assert wrong.code == 3, wrong.err
+    assert 100 <= own_server.calls < 100 + IN_FLIGHT
+    account = workspace.account()
+    assert account["stop_reason"].startswith("failure_share: ")
+    assert (account["failed"], account["unprocessed"]) == (own_server.calls, rows - own_server.calls)
+    for said in ("100 of the first 100 rows failed", "by invalid_json", "limits.max_failure_share"):
+        assert said in wrong.err
+
+    called = own_server.calls
+    workspace.configure(own_server.url, limits={**limits, "max_failure_share": None})
+    rest = workspace.run(*runner)
+
+    assert rest.code == 0, rest.err
+    assert (rest.counts["skipped"], rest.counts["failed"]) == (called, rows - called)
+    assert own_server.calls == rows

@@ -24,8 +24,9 @@ from pipelines.options import parse
 from pipelines.prepare import prepare
 from transforms import journal, write
 from transforms.call import CallModel
+from transforms.formats.spans import Reading, Span
 from transforms.layout import Layout
-from transforms.read import Span, read_records
+from transforms.read import read_records
 from transforms.recover import write_header
 
 # Beam's own, and those of its threads when the bundle that they serve breaks.
@@ -155,7 +156,7 @@ def test_a_bundle_that_is_repeated_while_its_calls_are_under_way(
     """In a worker process that goes on, beside another bundle: only what was in flight can be paid twice."""
     file = spec.inputs[0]
     span = Span(file.path, file.number, 0, file.size)
-    records = list(read_records(span, "id"))[: 2 * IN_FLIGHT - 1]
+    records = list(read_records(span, Reading()))[: 2 * IN_FLIGHT - 1]
     own_server.gate.clear()
     neighbour, broken, repeated = CallModel(spec.call), CallModel(spec.call), CallModel(spec.call)
     neighbour.setup()

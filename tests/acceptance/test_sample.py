@@ -30,7 +30,10 @@ def test_the_sample_is_labelled_and_its_failures_are_set_aside(tmp_path: Path) -
     for line in SAMPLE.read_text().splitlines():
         row = json.loads(line)
         given.setdefault(row["id"], row["label"])
-    rows = ds.dataset(tmp_path / "results").to_table(columns=["id", "label"]).to_pylist()
+    rows = ds.dataset(tmp_path / "results").to_table(columns=["id", "label", "expected"]).to_pylist()
+    assert all(row["expected"] == given[row["id"]] for row in rows)
+    agreeing = sum(row["label"] == row["expected"] for row in rows)
+    assert f"right: {agreeing} of 71 that say what is right" in ran.stdout
     clear = [row for row in rows if given[row["id"]] != "neutral"]
     right = sum(row["label"] == given[row["id"]] for row in clear)
     assert right >= 0.85 * len(clear) > 50

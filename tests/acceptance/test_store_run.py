@@ -64,8 +64,8 @@ class Bucket:
         return sum(self.s3.get(key).count(b"\n") for key in keys)
 
     def left(self) -> list[str]:
-        """What a finished run leaves beside results, failures and accounts."""
-        kept = ("team/out/results/", "team/out/failures/", "team/out/runs/")
+        """What a finished run leaves beside results, failures, accounts and the report."""
+        kept = ("team/out/results/", "team/out/failures/", "team/out/runs/", "team/out/report.html")
         return [key for key in self.s3.keys("team/out/") if not key.startswith(kept)]
 
 
@@ -158,7 +158,7 @@ def wrong_use(workspace: Any, s3: Any, *flags: str, **environment: str) -> str:
 def test_wrong_use_is_found_before_any_call(workspace: Any, s3: Any, own_server: Any, tmp_path: Any) -> None:
     workspace.write_input(workspace.rows(3))
     workspace.configure(own_server.url)
-    assert "output.path: s3://no-such-bucket/out cannot be written: " in (
+    assert "output.path: s3://no-such-bucket/out cannot be read: " in (
         said := wrong_use(workspace, s3, "--output", "s3://no-such-bucket/out")
     )
     assert "NoSuchBucket" in said

@@ -1,12 +1,13 @@
 """Which client the settings ask for, and its key."""
 
+import json
 import sys
 import types
 from typing import Any, ClassVar
 
 import pytest
 
-from transforms.llm.client import api_key, connect
+from transforms.llm.client import api_key, connect, draft
 from transforms.llm.errors import RowError, TransientError
 from transforms.llm.secrets import masked
 from transforms.settings import Limits, Model, Task
@@ -154,3 +155,51 @@ def test_an_embedded_server_does_not_outlive_a_failed_start(embedded: type[FakeS
     with pytest.raises(ValueError, match=r"model\.parameters\.stream"):
         connect(Task(prompt="x"), Model(parameters={"stream": True}), Limits(), pool_size=4)
     assert [server.closed for server in embedded.made] == [True]
+
+
+class TestDraft:
+    def preview(self, model: Model) -> tuple[Any, str | None]:
+        client, missing = draft(Task(name="label", prompt="x", schema=SCHEMA), model, Limits())
+        found = client.preview("be brief", 'say "ü"')
+        client.close()
+        return found, missing
+
+    def test_a_key_that_is_not_set_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("MY_KEY", raising=False)
+        found, missing = self.preview(openai(api_key_env="MY_KEY", base_url="http://x/v1", headers={"X-Team": "a"}))
+        assert missing == "MY_KEY"
+        assert found.url == "http://x/v1/chat/completions"
+        assert (found.headers["Authorization"], found.headers["X-Team"]) == ("Bearer ***", "a")
+        assert found.headers["Content-Length"] == str(len(found.body.encode()))
+        body = json.loads(found.body)
+        assert body["messages"][1] == {"role": "user", "content": 'say "ü"'}
+        assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+
+    def test_secrets_are_masked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MY_KEY", "k-9" * 5)
+        model = openai(
+            api_key_env="MY_KEY",
+            base_url="http://joe:hunter22@x/v1",
+            headers={"X-Api-Key": "tiny", "X-Session-Token": "long and secret"},
+            parameters={"user": "k-9" * 5},
+        )
+        found, missing = self.preview(model)
+        assert missing is None
+        text = str(found)
+        assert not [secret for secret in ("k-9", "hunter22", "tiny", "long and secret") if secret in text]
+        assert found.url == "http://***@x/v1/chat/completions"
+
+    def test_anthropic_asks_by_a_tool(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+        found, missing = self.preview(Model(provider="anthropic", name="m"))
+        assert (found.url, found.headers["x-api-key"]) == ("https://api.anthropic.com/v1/messages", "***")
+        assert missing == "ANTHROPIC_API_KEY"
+        assert json.loads(found.body)["tool_choice"]["name"] == "label"
+
+    def test_the_embedded_model_is_not_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("transforms.llm.embedded.find_model", lambda _path: "/models/small.gguf")
+        monkeypatch.setattr("transforms.llm.embedded.EmbeddedServer", None)
+        found, missing = self.preview(Model())
+        body = json.loads(found.body)
+        assert (body["model"], body["max_tokens"], missing) == ("small", 256, None)
+        assert "Authorization" not in found.headers

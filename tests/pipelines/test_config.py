@@ -181,6 +181,10 @@ def test_a_value_that_is_wrong(tmp_path: Path, added: str, message: str) -> None
             "x.yaml: input.carry: must be a list of columns, or a mapping",
         ),
         ("path: a.jsonl", "path: a, format: xml", "x.yaml: input.format: must be "),
+        ("path: a.jsonl", "path: a, delimiter: ab", "x.yaml: input.delimiter: must match pattern"),
+        ("path: a.jsonl", "path: a, delimiter: '\"'", "x.yaml: input.delimiter: must match pattern"),
+        ("path: a.jsonl", "path: a, encoding: utf-9", "x.yaml: input.encoding: no text encoding that Python knows"),
+        ("path: a.jsonl", "path: a, encoding: hex", "x.yaml: input.encoding: no text encoding that Python knows"),
     ],
 )
 def test_a_required_section_that_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:

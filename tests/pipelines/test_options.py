@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.config import UsageError
+from pipelines.invocation import again, without
 from pipelines.options import RUNNERS, Options, check_beam_flags, parse
 
 
@@ -27,11 +29,65 @@ def test_defaults() -> None:
     assert options() == Options("c.yaml", None, None, [], None, "retryable", "stop", False, [])
 
 
+def test_reasons_are_taken_apart_and_given_once() -> None:
+    given = options("--retry-reason=invalid_json,truncated", "--retry-reason", "refusal, truncated")
+    assert given.retry_reasons == ("invalid_json", "truncated", "refusal")
+
+
+@pytest.mark.parametrize("reason", ["invalid-json", "", "invalid_json,,refusal", "auth"])
+def test_an_unknown_reason_is_refused_with_those_there_are(reason: str) -> None:
+    message = error(f"--retry-reason={reason}")
+    assert message.startswith("--retry-reason: there is no reason '")
+    assert "bad_encoding, bad_id" in message
+    assert "upstream_error" in message
+    assert ("did you mean invalid_json?" in message) == (reason == "invalid-json")
+
+
+def test_the_command_is_kept_without_secrets_and_without_which_rows() -> None:
+    argv = [
+        "--input=a b.jsonl",
+        *("--set", "model.headers={X: hush-hush}"),
+        *("--set", "model.api_key_env=MY_KEY"),
+        *("--set=model.base_url=https://me:pass@host/v1", "--retry", "all", "--limit=3", "--on-change=keep"),
+    ]
+    command = options(*argv).command
+    assert command.startswith("python -m pipelines.classify '--input=a b.jsonl' --set ")
+    assert "hush" not in command
+    assert "pass" not in command
+    assert "model.api_key_env=MY_KEY" in command
+    tried = again(command, "--retry-reason=refusal")
+    assert tried.endswith(" --retry-reason=refusal")
+    assert tried.count("--retry") == 1
+    assert "--limit" not in tried
+    assert "--on-change" not in tried
+    assert options(*shlex.split(tried)[3:]).retry_reasons == ("refusal",)
+
+
+@pytest.mark.parametrize("pilot", [["--pilot", "20"], ["--pilot=20"]])
+def test_the_command_without_a_flag(pilot: list[str]) -> None:
+    argv = ["--input", "a b/*.jsonl", *pilot, "--set", "task.prompt=it's {text}", "--retry=all"]
+    rest = without(options(*argv).command, "--pilot")
+    assert shlex.split(rest)[3:] == ["--input", "a b/*.jsonl", "--set", "task.prompt=it's {text}", "--retry=all"]
+    assert without(options(*pilot).command, "--pilot") == "python -m pipelines.classify"
+
+
+def test_the_command_names_the_interpreter_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "orig_argv", [".venv/bin/python", "-m", "pipelines.classify", "--limit", "3"])
+    assert options("--limit", "3").command == ".venv/bin/python -m pipelines.classify --limit 3"
+    assert options("--limit", "4").command == "python -m pipelines.classify --limit 4"
+
+
 def test_all_flags() -> None:
     argv = "--config a --input b --input=c --output d --set e=1 --set f=2 --limit 3 --retry all --verbose"
     assert options(*argv.split(), "--on-change=keep") == Options(
         "a", ["b", "c"], "d", ["e=1", "f=2"], 3, "all", "keep", True, []
     )
+
+
+def test_what_comes_before_a_run() -> None:
+    found = options("--estimate", "--pilot=20")
+    assert (found.estimate, found.dry_run, found.pilot, found.limit) == (True, False, 20, None)
+    assert options("--dry-run", "--limit", "2").dry_run
 
 
 @pytest.mark.parametrize(
@@ -68,6 +124,11 @@ def test_the_runners_that_a_message_names_are_known(runner: str) -> None:
         ("--limit many", "--limit: must be a whole number greater than 0, got 'many'"),
         ("--limit 0", "--limit: must be a whole number greater than 0, got '0'"),
         ("--limit=-1", "--limit: must be a whole number greater than 0, got '-1'"),
+        ("--pilot 0", "--pilot: must be a whole number greater than 0, got '0'"),
+        ("--pilot 3 --limit 3", "--limit: not allowed with argument --pilot"),
+        ("--limit 3 --pilot 3", "--pilot: not allowed with argument --limit"),
+        ("--estimate --dry-run", "--dry-run: not allowed with argument --estimate"),
+        ("--dry-run --pilot 3", "--dry-run: not allowed with argument --pilot"),
         ("--retry some", "--retry: invalid choice: 'some' (choose from "),
         ("--verbose=1", "--verbose: ignored explicit argument '1'"),
         ("-- a", "unexpected argument '--'"),
@@ -123,6 +184,9 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         "--output",
         "--set",
         "--limit",
+        "--pilot",
+        "--estimate",
+        "--dry-run",
         "--retry",
         "--on-change",
         "--verbose",
@@ -136,13 +200,13 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("argv", ["[]", "['--set', 'a=1']", "['--help']", "['--version']", "['--limit', 'x']"])
 def test_beam_is_imported_only_for_its_own_flags(argv: str) -> None:
     code = f"""
-import sys
 from pipelines.config import UsageError
 from pipelines.options import parse
 try:
     parse({argv}, prog="p", description="", default_config="c")
 except (SystemExit, UsageError):
     pass
+import sys
 sys.exit("apache_beam" in sys.modules)
 """
     root = Path(__file__).parents[2]

@@ -17,6 +17,7 @@ from apache_beam.testing.test_pipeline import TestPipeline
 
 from transforms import workers
 from transforms.ask import CallSpec
+from transforms.csv_file import read_csv
 from transforms.digests import digest
 from transforms.journal import HEADER_FILE, Entry, encode
 from transforms.llm import endpoint
@@ -106,9 +107,13 @@ class Make:
 
     @staticmethod
     def rows(path: Path | str) -> list[dict[str, Any]]:
-        """The rows of a shard, Parquet or JSONL."""
+        """The rows of a shard, Parquet, JSONL or CSV (its cells as text)."""
         if str(path).endswith(".parquet"):
             return list(pq.read_table(path).to_pylist())
+        if str(path).endswith(".csv"):
+            with Path(path).open("rb") as stream:
+                table = read_csv(stream)
+                return [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]
         return [json.loads(line) for line in Path(path).read_bytes().split(b"\n") if line]
 
 

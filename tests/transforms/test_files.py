@@ -1,7 +1,9 @@
 """Files as bytes, on the local file system."""
 
 import math
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +63,31 @@ def test_names_never_decide_on_compression(tmp_path: Path, name: str) -> None:
 def test_opening_what_is_not_there_names_it(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="missing"):
         files.open_read(f"{tmp_path}/missing")
+
+
+def test_a_folder_in_which_others_are_still_at_work_goes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's last sign of life may come, or go, while the journal is being removed."""
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    (folder / "worker-a.json").write_text("{}")
+    (folder / "reserve-a").write_text("")
+    rmdir, unlink, late = os.rmdir, os.unlink, ["worker-b.json", "worker-c.json"]
+
+    def slow_rmdir(path: Any, **more: Any) -> None:
+        if late:
+            (folder / late.pop()).write_text("{}")
+        rmdir(path, **more)
+
+    def too_late(path: Any, **more: Any) -> None:
+        unlink(path, **more)
+        if str(path).endswith("reserve-a"):
+            raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "rmdir", slow_rmdir)
+    monkeypatch.setattr(os, "unlink", too_late)
+    files.remove_folder(str(folder))
+    assert not folder.exists()
+    assert late == []
+    files.remove_folder(str(folder))

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines import summary
 from pipelines.progress import describe
+from pipelines.rates import Speed
 from transforms import files
 from transforms.account import make_account, spent_usd
 from transforms.journal import OK, Entry, decode, encode
@@ -93,7 +94,7 @@ def test_what_all_runs_have_cost(tmp_path: Path) -> None:
 def test_the_cost_of_the_whole_run_is_projected() -> None:
     progress = Progress(rows=1000, todo=800, ok=190, failed=10, tally={"cost_usd": 0.25})
     assert progress.projected_cost_usd == 1.0
-    assert "| $0.2500 of about $1.0000 |" in describe(progress, (10.0, 100.0))
+    assert "| $0.2500 of about $1.0000 |" in describe(progress, Speed(10.0, 10.0, 100.0))
 
 
 @pytest.mark.parametrize("progress", [Progress(rows=9, todo=9, ok=3), Progress(ok=3, tally={"cost_usd": 1.0})])

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,30 +238,3 @@ def test_any_json_value_as_a_line(value: Any) -> None:
 @given(st.binary(max_size=80))
 def test_no_line_raises(line: bytes) -> None:
     canonical_json(parse_json_line(line, "id").fields).encode()
-
-
-class TestCollectedInputs:
-    """What public bug reports were about: see cases/README.md."""
-
-    def parsed(self, path: Path) -> list[Parsed | BadRow]:
-        return [parse_json_line(line.removesuffix(b"\r"), "id") for line in path.read_bytes().split(b"\n") if line]
-
-    def test_case_8_lone_surrogates(self, cases: Path) -> None:
-        first, second, pair, bad = self.parsed(cases / "08_lone_surrogate.jsonl")
-        assert first.fields["text"] == "cut emoji \ufffd"
-        assert second.fields["text"] == "\ufffd tail"
-        assert pair.fields["text"] == "\U0001f600 fine"
-        assert isinstance(bad, BadRow)
-        assert (bad.reason, bad.fields["id"]) == ("bad_id", "id-\ufffd")
-
-    def test_case_9_nan(self, cases: Path) -> None:
-        first, bad, third, fourth = self.parsed(cases / "09_nan.jsonl")
-        assert [row.fields["score"] for row in (first, third, fourth)] == [None, None, None]
-        assert isinstance(bad, BadRow)
-        assert bad.reason == "bad_id"
-
-    def test_case_17_unsafe_ids(self, cases: Path) -> None:
-        path = cases / "17_unsafe_ids.jsonl"
-        ids = [row.id for row in self.parsed(path) if isinstance(row, Parsed)]
-        assert ids == [json.loads(line)["id"] for line in path.read_bytes().splitlines()]
-        assert len(set(ids)) == 9

@@ -12,12 +12,14 @@ import pytest
 from apache_beam.internal import pickler
 
 from transforms import call, limit, plan, read, repeats, resume, rows, screen, write
+from transforms.formats.spans import Reading
 from transforms.screen import Rules
 from transforms.settings import Model, Price
 from transforms.write import ShardFormat
 
+READING = Reading("id", "csv", ";", "cp1252")
 SECRET = "sk-not-in-any-pickle-0123456789"
-CONFIGURATION = {"_spec", "_stamp", "_rules", "_shards", "_id_column", "_count", "_folder", "_kind"}
+CONFIGURATION = {"_spec", "_stamp", "_rules", "_shards", "_reading", "_count", "_folder", "_kind"}
 
 
 @pytest.fixture
@@ -32,8 +34,8 @@ def steps(make: Any, call_spec: Any, monkeypatch: pytest.MonkeyPatch) -> dict[st
     return {
         "call": call.CallModel(spec),
         "limit": limit._Limit(3),
-        "plan": plan.PlanSpan("id", rules),
-        "read": read.ReadSpan("id", make.stamp),
+        "plan": plan.PlanSpan(READING, rules),
+        "read": read.ReadSpan(READING, make.stamp),
         "repeats": repeats._DropRepeats(make.stamp),
         "resume": resume._DropDone(),
         "screen": screen._ScreenContent(rules, make.stamp),

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from transforms import digests, plan, repeats
 from transforms.digests import SIZE, PartitionedDigests, digest
+from transforms.formats.spans import InputFile, Reading, Span
+from transforms.inputs import find_inputs
 from transforms.plan import MakePlan, Plan, SpanPlan, combine, plan_span
-from transforms.read import DEAD_LETTER, InputFile, Read, Span, Spans, find_inputs, split
+from transforms.read import DEAD_LETTER, Read, Spans, split
 from transforms.records import canonical_json
 from transforms.repeats import DropRepeats, FindRepeats, Repeats, repeats_of_span, repeats_table
 from transforms.screen import Rules, Screen
 from transforms.tally import TALLY, total
 
+READING = Reading()
 RULES = Rules(prompt="{id}{text}", text_column=None, max_chars=60, truncate=False, columns={})
 
 
@@ -31,18 +34,18 @@ def done(*ids: str) -> PartitionedDigests:
 def spans(paths: Iterable[Path], length: int = 1 << 20) -> list[Span]:
     found: list[Span] = []
     for number, path in enumerate(paths):
-        found += split(InputFile(str(path), number, path.stat().st_size), length)
+        found += split(InputFile(str(path), number, path.stat().st_size), length, READING)
     return found
 
 
 def make_plan(parts: list[Span], *done_ids: str) -> Plan:
     return combine(
-        plan_span(span, "id", done(*done_ids), Screen(RULES)) for span in reversed(parts)
+        plan_span(span, READING, done(*done_ids), Screen(RULES)) for span in reversed(parts)
     )  # they come in any order
 
 
 def table(found: Plan) -> Repeats:
-    return Repeats(repeats_table(repeats_of_span(item, "id") for item in found.repeats.items()))
+    return Repeats(repeats_table(repeats_of_span(item, READING) for item in found.repeats.items()))
 
 
 class TestCounts:
@@ -133,7 +136,7 @@ class TestRepeats:
         (span,) = spans([path])
         found = make_plan([span])
         assert list(found.repeats) == [span]
-        rows = repeats_table([repeats_of_span((span, found.repeats[span]), "id")])
+        rows = repeats_table([repeats_of_span((span, found.repeats[span]), READING)])
         assert len(rows) == 2 * SIZE + 8
         found_repeats = Repeats(rows)
         assert found_repeats.first(b"\x01" * 8 + digest("x")[8:]) is not None
@@ -149,7 +152,7 @@ class TestRepeats:
         path = make.jsonl(tmp_path / "a", [{"id": "x"}, {"id": "y"}])
         (span,) = spans([path])
         found = make_plan([span])
-        assert repeats_table([repeats_of_span((span, found.repeats[span]), "id")]) == b""
+        assert repeats_table([repeats_of_span((span, found.repeats[span]), READING)]) == b""
 
 
 class TestPipeline:
@@ -161,8 +164,8 @@ class TestPipeline:
         make.jsonl(tmp_path / "journal" / "run.json", [{}])
         with pipeline() as p:
             prior = p | "Done" >> beam.Create(finished)
-            read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64)
-            found = read | MakePlan("id", RULES, beam.pvalue.AsIter(prior), str(tmp_path / "journal"))
+            read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64, READING)
+            found = read | MakePlan(READING, RULES, beam.pvalue.AsIter(prior), str(tmp_path / "journal"))
             numbers = found | beam.Map(lambda made: (made.rows, made.todo, sum(made.todo_by_span.values())))
             assert_that(numbers, equal_to([(54, 49, 49)]))
 
@@ -173,7 +176,7 @@ class TestPipeline:
                 assert firsts.first(digest("8"))[0] == 8 * 12
                 assert firsts.first(digest("9")) is None
 
-            assert_that(found | FindRepeats("id"), right, label="repeats")
+            assert_that(found | FindRepeats(READING), right, label="repeats")
         written = json.loads((tmp_path / "journal" / "plan.json").read_text())
         assert written == {"rows": 54, "todo": 49}
 
@@ -182,9 +185,9 @@ class TestPipeline:
     ) -> None:
         make.jsonl(tmp_path / "in" / "a", [{"id": "a"}])
         with pipeline() as p:
-            read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64)
+            read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64, READING)
             none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            found = read | MakePlan("id", RULES, beam.pvalue.AsIter(none), str(tmp_path / "journal"))
+            found = read | MakePlan(READING, RULES, beam.pvalue.AsIter(none), str(tmp_path / "journal"))
             assert_that(found | beam.Map(lambda made: made.todo), equal_to([1]))
         assert not (tmp_path / "journal").exists()
 
@@ -192,11 +195,11 @@ class TestPipeline:
         make.jsonl(tmp_path / "in" / "a", [{"id": "x", "n": 1}, {"id": "y"}, {"n": 1, "id": "x"}])
         make.jsonl(tmp_path / "in" / "b", [{"id": "x", "n": 2}, {"id": "z"}, {"id": "x", "n": 1}, {"id": "y"}])
         with pipeline() as p:
-            read_spans = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(8)
+            read_spans = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(8, READING)
             none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            made = read_spans | MakePlan("id", RULES, beam.pvalue.AsIter(none), str(tmp_path))
-            read = read_spans | "Records" >> Read("id", make.stamp)
-            unique = read.records | DropRepeats(beam.pvalue.AsSingleton(made | FindRepeats("id")), make.stamp)
+            made = read_spans | MakePlan(READING, RULES, beam.pvalue.AsIter(none), str(tmp_path))
+            read = read_spans | "Records" >> Read(READING, make.stamp)
+            unique = read.records | DropRepeats(beam.pvalue.AsSingleton(made | FindRepeats(READING)), make.stamp)
             kept = unique.records | beam.Map(lambda record: (record.id, record.fields.get("n"), record.position))
             assert_that(kept, equal_to([("x", 1, 0), ("y", None, 20), ("z", None, 20)]))
             tally = unique[TALLY] | beam.CombineGlobally(total)

@@ -14,29 +14,27 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from transforms.formats.lines import Line, read_lines
+from transforms.formats.spans import Cut, InputFile, Reading, Span
+from transforms.inputs import find_inputs
 from transforms.read import (
     DEAD_LETTER,
     MAX_SPAN_BYTES,
     MIN_SPAN_BYTES,
     SPANS,
     BadRecord,
-    Cut,
-    InputError,
-    InputFile,
-    Line,
     Read,
-    Span,
     Spans,
-    find_inputs,
     first_fields,
     order_of,
-    read_lines,
     read_records,
     span_bytes,
     split,
 )
 from transforms.records import Record
 from transforms.tally import TALLY, total
+
+READING = Reading()
 
 
 def whole(path: Path) -> Span:
@@ -49,7 +47,7 @@ def lines(path: Path, content: bytes) -> list[tuple[int, bytes]]:
 
 
 def records(path: Path, id_column: str | None = "id") -> list[Record]:
-    found = list(read_records(whole(path), id_column))
+    found = list(read_records(whole(path), Reading(id_column)))
     assert all(isinstance(item, Record) for item in found), found
     return found  # type: ignore[return-value]
 
@@ -84,7 +82,7 @@ class TestLines:
 
     def test_an_empty_file_has_no_span_and_no_line(self, path: Path) -> None:
         assert lines(path, b"") == []
-        assert list(split(InputFile(str(path), 0, 0), 10)) == []
+        assert list(split(InputFile(str(path), 0, 0), 10, READING)) == []
 
 
 class TestGzip:
@@ -117,7 +115,7 @@ class TestGzip:
     def test_a_packed_file_is_one_span(self, tmp_path: Path, rows: bytes) -> None:
         path = tmp_path / "in"
         path.write_bytes(gzip.compress(rows))
-        assert list(split(InputFile(str(path), 3, path.stat().st_size), 10)) == [Span(str(path), 3, 0, None)]
+        assert list(split(InputFile(str(path), 3, path.stat().st_size), 10, READING)) == [Span(str(path), 3, 0, None)]
 
     @pytest.mark.parametrize("cut", [3, 15, 400, 1000, -9, -1])
     def test_a_cut_file_gives_its_whole_lines_and_a_cut(self, tmp_path: Path, rows: bytes, cut: int) -> None:
@@ -158,7 +156,7 @@ def test_spans_hold_each_line_once_at_its_position(content: bytes, length: int) 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "in.jsonl")
         path.write_bytes(content)
-        spans = list(split(InputFile(str(path), 0, len(content)), length))
+        spans = list(split(InputFile(str(path), 0, len(content)), length, READING))
         found = [item for span in spans for item in read_lines(span)]
         assert found == list(read_lines(whole(path)))
     position, expected = 0, []
@@ -193,26 +191,11 @@ class TestSpans:
         assert span_bytes([InputFile("a", 0, size // 2), InputFile("b", 1, size - size // 2)]) == length
 
 
-class TestFindInputs:
-    def test_each_file_once_in_the_order_of_paths(self, tmp_path: Path) -> None:
-        for name, size in (("b.jsonl", 2), ("a.jsonl", 1), ("c.txt", 3)):
-            (tmp_path / name).write_bytes(b"x" * size)
-        found = find_inputs([f"{tmp_path}/b.jsonl", f"{tmp_path}/*.jsonl"])
-        assert found == [InputFile(f"{tmp_path}/a.jsonl", 0, 1), InputFile(f"{tmp_path}/b.jsonl", 1, 2)]
-
-    def test_a_pattern_without_files_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "a.jsonl").touch()
-        with pytest.raises(InputError, match=r"no file matches '.*/nothing\*'"):
-            find_inputs([f"{tmp_path}/a.jsonl", f"{tmp_path}/nothing*"])
-        with pytest.raises(InputError, match="names no file"):
-            find_inputs([])
-
-
 class TestRecords:
     def test_records_know_where_they_stand(self, tmp_path: Path) -> None:
         path = tmp_path / "in.jsonl"
         path.write_bytes(b'{"id": 1}\n\nnot json\n{"id": "b"}\n')
-        first, bad, second = read_records(Span(str(path), 7, 0, None), "id")
+        first, bad, second = read_records(Span(str(path), 7, 0, None), READING)
         assert first == Record("1", {"id": 1}, str(path), 0, "000007-00000000000")
         assert isinstance(bad, BadRecord)
         assert (bad.reason, bad.position, bad.fields, bad.cut) == ("bad_record", 11, "not json", False)
@@ -223,72 +206,15 @@ class TestRecords:
         (tmp_path / "a").write_bytes(b'{"id": 1}\n[1]\n{"no": "id"}\n')
         (tmp_path / "b").write_bytes(b'{"id": 2}\n{"id": 3}\n')
         inputs = find_inputs([f"{tmp_path}/*"])
-        assert first_fields(inputs, "id", 3) == [{"id": 1}, {"no": "id"}, {"id": 2}]
-        assert len(first_fields(inputs, "id", 100)) == 4
-
-
-class TestCollectedInputs:
-    """What public bug reports were about: see cases/README.md."""
-
-    def test_case_1_unicode_line_ends(self, cases: Path) -> None:
-        found = records(cases / "01_unicode_line_ends.jsonl")
-        assert {record.id: record.fields["text"] for record in found} == {
-            "ls": "one\u2028two",
-            "ps": "one\u2029two",
-            "nel": "one\u0085two",
-            "escaped-fs": "one\x1ctwo",
-            "crlf": "plain",
-        }
-
-    def test_case_5_normal_forms(self, cases: Path) -> None:
-        found = [record.id for record in records(cases / "05_nfc_nfd.jsonl")]
-        assert found == ["caf\u00e9", "cafe\u0301", "CAF\u00c9"]
-
-    def test_case_7_nul(self, cases: Path) -> None:
-        found = records(cases / "07_nul.jsonl")
-        assert [record.id for record in found] == ["a", "k\0", "k"]
-        assert found[0].fields["text"] == "before\0after"
-
-    @pytest.mark.parametrize(
-        ("name", "rows"),
-        [
-            ("12_two_members.jsonl.gz", 6),
-            ("12_plain_but_named.jsonl.gz", None),
-            ("12_gzip_without_suffix.jsonl", None),
-        ],
-    )
-    def test_case_12_gzip(self, cases: Path, name: str, rows: int | None) -> None:
-        content = (cases / name).read_bytes()
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-        expected = [json.loads(line)["id"] for line in content.splitlines()]
-        assert [record.id for record in records(cases / name)] == expected
-        assert rows is None or len(expected) == rows
-        assert expected
-
-    def test_case_12_cut(self, cases: Path) -> None:
-        *found, last = read_records(whole(cases / "12_truncated.jsonl.gz"), "id")
-        readable = zlib.decompressobj(31).decompress((cases / "12_truncated.jsonl.gz").read_bytes())
-        assert len(found) == readable.count(b"\n") > 100
-        assert all(isinstance(item, Record) for item in found)
-        assert isinstance(last, BadRecord)
-        assert (last.reason, last.cut) == ("bad_record", True)
-
-    def test_case_15_braces(self, cases: Path) -> None:
-        texts = [record.fields["text"] for record in records(cases / "15_braces.jsonl")]
-        assert texts == [
-            "use {name} and {0} and {text}",
-            '{"k": 1}',
-            "}{",
-            "{{ 7*7 }} {% raw %} ${HOME} %s",
-        ]
+        assert first_fields(inputs, READING, 3) == [{"id": 1}, {"no": "id"}, {"id": 2}]
+        assert len(first_fields(inputs, READING, 100)) == 4
 
 
 class TestPipeline:
     def run(self, pipeline: Callable[[], Any], make: Any, folder: Path, checks: dict[str, Any]) -> None:
         with pipeline() as p:
-            spans = p | beam.Create(find_inputs([f"{folder}/*"])) | Spans(16)
-            read = spans | Read("id", make.stamp)
+            spans = p | beam.Create(find_inputs([f"{folder}/*"])) | Spans(16, READING)
+            read = spans | Read(READING, make.stamp)
             for name, matcher in checks.items():
                 values = read[name]
                 if name == TALLY:

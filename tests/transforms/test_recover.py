@@ -34,7 +34,7 @@ def journal(layout: Layout) -> Path:
 
 
 def open_run(layout: Layout, make: Any, name: str = "jsonl", rows_per_shard: int = 100) -> None:
-    write_header(layout, HEADER, ShardFormat(name, rows_per_shard, make.schema() if name == "parquet" else None))
+    write_header(layout, HEADER, ShardFormat(name, rows_per_shard, None if name == "jsonl" else make.schema()))
 
 
 def published(make: Any, folder: str) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ class TestHeader:
 
 
 class TestRecover:
-    @pytest.mark.parametrize("name", ["parquet", "jsonl"])
+    @pytest.mark.parametrize("name", ["parquet", "jsonl", "csv"])
     def test_rows_are_published_and_the_journal_goes(self, layout: Layout, journal: Path, make: Any, name: str) -> None:
         open_run(layout, make, name, rows_per_shard=2)
         make.journal(journal / "000000-00000000000-a.jsonl", [make.result("a"), make.failure("b"), make.result("c")])

@@ -13,9 +13,9 @@ SCHEMA = result_schema({"label": pa.string()}, {})
 ROW = {"id": "a", "label": "x", "cost_usd": 0.5, "latency_ms": 3.0, "finished_at": "2026-01-31T08:00:00.000Z"}
 
 
-@pytest.mark.parametrize("name", ["parquet", "jsonl"])
+@pytest.mark.parametrize("name", ["parquet", "jsonl", "csv"])
 def test_each_format_gives_the_same_columns(tmp_path: Path, name: str) -> None:
-    roll = Roll(ShardFormat(name, 100, SCHEMA if name == "parquet" else None), str(tmp_path))
+    roll = Roll(ShardFormat(name, 100, None if name == "jsonl" else SCHEMA), str(tmp_path))
     for number in range(3):
         roll.write({**ROW, "id": str(number)})
     roll.close()

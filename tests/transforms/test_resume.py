@@ -31,9 +31,10 @@ class TestResultIds:
         path.write_bytes('{"id":"a","t":"one\u2028\u2029\u0085two"}\n{"id":"b"}\n'.encode())
         assert list(result_ids(str(path))) == ["a", "b"]
 
-    def test_a_damaged_line_is_named(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("line", [b'{"id":', b'["a"]', b"null", b'{"id":' + b"[" * 100_000])
+    def test_a_damaged_line_is_named(self, tmp_path: Path, line: bytes) -> None:
         path = tmp_path / "r.jsonl"
-        path.write_bytes(b'{"id":"a"}\n{"id":\n')
+        path.write_bytes(b'{"id":"a"}\n' + line + b"\n")
         with pytest.raises(ValueError, match=r"r\.jsonl, line 2: "):
             list(read_jsonl(str(path)))
 
@@ -57,6 +58,12 @@ class TestRetryModes:
     @pytest.mark.parametrize("reason", sorted(UNCALLED))
     def test_failures_before_a_call_are_found_anew(self, make: Any, retry: Retry, reason: str) -> None:
         assert done_failure(make.failure("a", reason), retry) is False
+
+    @pytest.mark.parametrize("retry", ["retryable", "all", "none"])
+    def test_a_reason_that_is_named_is_tried_again_whatever_the_mode(self, make: Any, retry: Retry) -> None:
+        assert done_failure(make.failure("a", "refusal"), retry, ("truncated", "refusal")) is False
+        assert done_failure(make.failure("a", "timeout"), "none", ("refusal",)) is True
+        assert done_failure(make.failure("a", "truncated"), "retryable", ("refusal",)) is True
 
     def test_a_failure_without_id_is_never_done(self, make: Any) -> None:
         assert done_failure(make.failure(None, "refusal"), "none") is False
@@ -92,6 +99,17 @@ def test_done_ids(prior: list[Prior], retry: Retry) -> None:
 
 def test_failures_of_some_runs_only(prior: list[Prior]) -> None:
     assert list(done_ids(prior[2]._replace(runs=frozenset({"run-2", "run-3"})), "retryable")) == ["never-2"]
+
+
+def test_the_digests_without_those_of_a_reason(prior: list[Prior], pipeline: Callable[[], Any]) -> None:
+    def check(partitions: list[tuple[int, bytes]]) -> None:
+        found = PartitionedDigests(partitions)
+        assert len(found) == 4
+        assert digest("later") in found
+        assert digest("never") not in found
+
+    with pipeline() as p:
+        assert_that(p | beam.Create(prior) | DoneIds("none", ("refusal",)), check)
 
 
 @pytest.mark.parametrize("retry", ["retryable", "all", "none"])

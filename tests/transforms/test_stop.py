@@ -2,11 +2,12 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from transforms import stop
-from transforms.stop import INTERRUPTED, StopSign, reason
+from transforms import files, stop
+from transforms.stop import BROKEN, BUDGET, DISK_FULL, INTERRUPTED, StopSign, check, reason
 
 
 def test_not_stopped(tmp_path: Path) -> None:
@@ -51,3 +52,36 @@ def test_the_first_reason_stands(tmp_path: Path) -> None:
         thread.join()
     assert reason(str(tmp_path)) == {"kind": "auth", "message": "first"}
     assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]
+
+
+def test_a_full_disk_does_not_stand_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, value: Any) -> None:
+        Path(f"{path}.part").write_bytes(b"")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_json", full)
+        StopSign(str(tmp_path)).set(DISK_FULL, "no space")
+    assert list(tmp_path.iterdir()) == []
+    assert reason(str(tmp_path)) == {"kind": DISK_FULL, "message": "no space"}
+    assert StopSign(str(tmp_path)).is_set()  # also one that is made afterwards
+    StopSign(str(tmp_path)).set(INTERRUPTED, "SIGINT")  # now it can be written: the first reason
+    assert '"disk_full"' in (tmp_path / "stop.json").read_text()
+
+
+def test_a_folder_that_has_gone_is_not_made_again(tmp_path: Path) -> None:
+    sign = StopSign(str(tmp_path / "journal"))
+    sign.set(INTERRUPTED, "SIGINT")
+    assert sign.is_set()
+    assert not (tmp_path / "journal").exists()
+
+
+@pytest.mark.parametrize("kind", [*BROKEN, BUDGET, INTERRUPTED])
+def test_a_run_whose_journal_cannot_be_written_is_not_published(tmp_path: Path, kind: str) -> None:
+    check(str(tmp_path))
+    (tmp_path / "stop.json").write_text(f'{{"kind": "{kind}", "message": "m"}}')
+    if kind in BROKEN:
+        with pytest.raises(OSError, match=str(tmp_path)):
+            check(str(tmp_path))
+    else:
+        check(str(tmp_path))

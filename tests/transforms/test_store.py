@@ -9,7 +9,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.client import BaseClient
 
-from transforms import files, store
+from transforms import files, store, unpack
 from transforms.s3 import S3Store
 from transforms.s3_client import client
 from transforms.s3_reader import S3Reader
@@ -167,7 +167,7 @@ def test_a_span_reads_little_more_than_itself(s3: Any, monkeypatch: pytest.Monke
         return data
 
     monkeypatch.setattr("transforms.s3_reader.S3Reader._read", noted)
-    with files.open_plain(f"{s3.root}/x")[0] as stream:
+    with unpack.open_plain(f"{s3.root}/x")[0] as stream:
         stream.seek(5_000_000)
         stream.read(300_000)
     assert sum(taken) < 1_500_000

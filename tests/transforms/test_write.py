@@ -31,7 +31,7 @@ SCHEMA = result_schema(ANSWER, {f"in_{name}": kind for name, kind in ARROW_TYPES
 
 
 def shards(name: str, rows_per_shard: int = 3) -> ShardFormat:
-    return ShardFormat(name, rows_per_shard, SCHEMA if name == "parquet" else None)
+    return ShardFormat(name, rows_per_shard, None if name == "jsonl" else SCHEMA)
 
 
 def write_rows(writer: Any, rows: list[dict[str, Any]]) -> None:
@@ -130,7 +130,7 @@ class TestJsonl:
         assert [json.loads(line) for line in lines] == [row, row]
 
 
-@pytest.mark.parametrize("name", ["parquet", "jsonl"])
+@pytest.mark.parametrize("name", ["parquet", "jsonl", "csv"])
 class TestRoll:
     @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (3, [3]), (4, [3, 1]), (9, [3, 3, 3])])
     def test_files_of_up_to_so_many_rows(
@@ -184,7 +184,7 @@ def test_groups_hold_every_file_once_and_never_too_many_rows(sizes: list[int], r
 
 
 class TestPipeline:
-    @pytest.mark.parametrize("name", ["parquet", "jsonl"])
+    @pytest.mark.parametrize("name", ["parquet", "jsonl", "csv"])
     def test_small_bundles_become_few_files(
         self, tmp_path: Path, pipeline: Callable[[], Any], make: Any, name: str
     ) -> None:

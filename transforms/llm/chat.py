@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from transforms.llm.completion import Completion
 from transforms.llm.errors import CallError
 from transforms.llm.notes import STRUCTURED_OUTPUT_FALLBACK
 from transforms.llm.rate_headers import rate_headers
+from transforms.llm.secrets import masked, without_known
 from transforms.llm.structured_output import Mode, StructuredOutput
-from transforms.llm.transport import Response, Transport
+from transforms.llm.transport import Response, Transport, shown_header
 from transforms.settings import Model
 
 encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+class Preview(NamedTuple):
+    """A request as it goes over the wire, its secrets masked."""
+
+    url: str
+    headers: dict[str, str]
+    body: str
 
 
 class ChatClient(ABC):
@@ -27,7 +37,7 @@ class ChatClient(ABC):
         """Make one request; an empty `system` is left out. Raises CallError."""
         prompt = (system, user)
         mode = self._output.mode(prompt)
-        response = self._transport.post(self._request(mode, system, user).encode())
+        response = self._transport.post(self._body(mode, system, user))
         rate = rate_headers(response.headers)
         try:
             if not response.ok():
@@ -41,9 +51,19 @@ class ChatClient(ABC):
         notes = (STRUCTURED_OUTPUT_FALLBACK,) if self._output.is_fallback(mode) else ()
         return completion._replace(rate=rate, notes=notes) if rate or notes else completion
 
+    def preview(self, system: str, user: str) -> Preview:
+        """The request that `complete` would make first, which is not made."""
+        request = self._transport.request(self._body(self._output.mode((system, user)), system, user))
+        headers = {name: shown_header(name, value) for name, value in request.headers.items()}
+        assert isinstance(request.body, bytes)
+        return Preview(masked(str(request.url)), headers, without_known(request.body.decode()))
+
     def close(self) -> None:
         """Close the idle connections."""
         self._transport.close()
+
+    def _body(self, mode: Mode, system: str, user: str) -> bytes:
+        return self._request(mode, system, user).encode()
 
     @abstractmethod
     def _request(self, mode: Mode, system: str, user: str) -> str:

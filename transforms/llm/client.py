@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple, Protocol
 
 from transforms.llm.anthropic import AnthropicClient
 from transforms.llm.azure import AzureClient
+from transforms.llm.chat import ChatClient
 from transforms.llm.completion import Completion
 from transforms.llm.openai import OpenAIClient
 from transforms.settings import Limits, Model, Task
@@ -48,12 +50,33 @@ def connect(task: Task, model: Model, limits: Limits, *, pool_size: int) -> Clie
     """
     if model.provider == "embedded":
         return _Embedded(task, model, limits, slots=pool_size)
+    return _hosted(task, model, limits, api_key(model), pool_size)
+
+
+def draft(task: Task, model: Model, limits: Limits) -> tuple[ChatClient, str | None]:
+    """A client that is there to preview requests, and the environment variable whose key it lacks, if it does.
+
+    The embedded model is looked for and not started: its address has no port yet. Raises ValueError as `connect`
+    does, save for a key that is not set."""
+    if model.provider == "embedded":
+        from transforms.llm.embedded import find_model
+
+        filled = _filled(model, find_model(model.path))
+        return _local(task, filled, limits, "http://127.0.0.1/v1", pool_size=1), None
+    name = key_variable(model)
+    if name is None or os.environ.get(name, "").strip():
+        return _hosted(task, model, limits, api_key(model), 1), None
+    # In the key's place, so that its header shows; masked like every key, and in no text by chance.
+    return _hosted(task, model, limits, token_hex(16), 1), name
+
+
+def _hosted(task: Task, model: Model, limits: Limits, key: str | None, pool_size: int) -> ChatClient:
     provider = PROVIDERS[model.provider]
     return provider.client(
         model,
         limits,
         base_url=model.base_url or provider.base_url or "",
-        api_key=api_key(model),
+        api_key=key,
         json_schema=task.answer_schema,
         task_name=task.name,
         pool_size=pool_size,
@@ -61,15 +84,11 @@ def connect(task: Task, model: Model, limits: Limits, *, pool_size: int) -> Clie
 
 
 def api_key(model: Model) -> str | None:
-    """The endpoint's key, from the environment variable model.api_key_env; None if the endpoint takes none.
+    """The endpoint's key, from the environment variable that `key_variable` names; None if the endpoint takes none.
 
-    Without that setting, a provider's own endpoint takes the key from the provider's common variable, and so does
-    every endpoint of Azure. Raises ValueError if the variable is not set.
+    Raises ValueError if the variable is not set.
     """
-    name = model.api_key_env
-    provider = PROVIDERS.get(model.provider)
-    if name is None and provider and (model.base_url is None or provider.base_url is None):
-        name = provider.api_key_env
+    name = key_variable(model)
     if name is None:
         return None
     key = os.environ.get(name, "").strip()  # a key read from a file often ends in a newline
@@ -80,6 +99,17 @@ def api_key(model: Model) -> str | None:
     return key
 
 
+def key_variable(model: Model) -> str | None:
+    """The environment variable that holds the endpoint's key: model.api_key_env. None: the endpoint takes no key.
+
+    Without that setting, a provider's own endpoint takes the key from the provider's common variable, and so does
+    every endpoint of Azure."""
+    provider = PROVIDERS.get(model.provider)
+    if model.api_key_env is None and provider and (model.base_url is None or provider.base_url is None):
+        return provider.api_key_env
+    return model.api_key_env
+
+
 class _Embedded:
     """The model that runs on this machine: a server process of our own, and a client of it."""
 
@@ -88,21 +118,10 @@ class _Embedded:
         from transforms.llm.embedded import EmbeddedServer, find_model
 
         path = find_model(model.path)
-        parameters = {**EMBEDDED_PARAMETERS, **model.parameters}
-        mode = "json_schema" if model.structured_output == "auto" else model.structured_output  # it has them all
-        filled = {"name": model.name or Path(path).stem, "parameters": parameters, "structured_output": mode}
+        filled = _filled(model, path)
         self._server = EmbeddedServer(path, slots=slots)
         try:
-            self._client = OpenAIClient(
-                model.model_copy(update=filled),
-                limits,
-                base_url=self._server.base_url,
-                api_key=None,
-                json_schema=task.answer_schema,
-                task_name=task.name,
-                pool_size=slots,
-                use_environment=False,  # a proxy for the world outside does not know this loopback address
-            )
+            self._client = _local(task, filled, limits, self._server.base_url, pool_size=slots)
         except BaseException:
             self._server.close()
             raise
@@ -113,3 +132,24 @@ class _Embedded:
     def close(self) -> None:
         self._client.close()
         self._server.close()
+
+
+def _filled(model: Model, path: str) -> Model:
+    """The settings of the embedded model at `path`, complete."""
+    mode = "json_schema" if model.structured_output == "auto" else model.structured_output  # it has them all
+    parameters = {**EMBEDDED_PARAMETERS, **model.parameters}
+    filled = {"name": model.name or Path(path).stem, "parameters": parameters, "structured_output": mode}
+    return model.model_copy(update=filled)
+
+
+def _local(task: Task, model: Model, limits: Limits, base_url: str, *, pool_size: int) -> OpenAIClient:
+    return OpenAIClient(
+        model,
+        limits,
+        base_url=base_url,
+        api_key=None,
+        json_schema=task.answer_schema,
+        task_name=task.name,
+        pool_size=pool_size,
+        use_environment=False,  # a proxy for the world outside does not know this loopback address
+    )

@@ -6,17 +6,27 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from transforms.llm.amounts import Amounts
 from transforms.llm.completion import Completion
 from transforms.llm.endpoint import LiveEndpoint
-from transforms.llm.errors import AccountError, RowError, Stopped, TransientError
+from transforms.llm.errors import AccountError, CallError, RowError, Stopped, TransientError
 from transforms.llm.estimate import TokenEstimate
 from transforms.llm.lease import Lease, Outcome
 
 _ONE = Amounts()
 _POLL = 0.1  # seconds: how soon whoever is first in line sees that the run is being stopped
+
+
+class Counts(NamedTuple):
+    """What a process's calls add up to: requests made so far, those under way now, those answered with a 429, and
+    the seconds that threads have waited on purpose, added up over all of them."""
+
+    calls: int
+    in_flight: int
+    rate_limited: int
+    slept: float
 
 
 class Endpoints:
@@ -52,6 +62,7 @@ class Endpoints:
         self._wait = wait or self._bell.wait
         self._counting = any(endpoint.gate.counting for endpoint in self._all)
         self._slept = 0.0
+        self._rate_limited = 0
 
     def __len__(self) -> int:
         return len(self._all)
@@ -60,6 +71,13 @@ class Endpoints:
     def slept(self) -> float:
         """Seconds that threads have waited here on purpose, added up over all of them."""
         return self._slept
+
+    def counts(self) -> Counts:
+        """The figures of all endpoints together."""
+        with self._lock:
+            gates = [endpoint.gate.concurrency for endpoint in self._all]
+            calls, in_flight = sum(gate.started for gate in gates), sum(gate.in_flight for gate in gates)
+            return Counts(calls, in_flight, self._rate_limited, self._slept)
 
     def acquire(self, characters: int = 0, avoid: LiveEndpoint | None = None) -> Lease:
         """Return when a request with a prompt of so many characters may start; rather not at `avoid`.
@@ -100,6 +118,7 @@ class Endpoints:
             now = self._clock()
             endpoint.gate.end(lease.number, lease.amounts, lease.started, outcome, now)
             self._counting = self._counting or endpoint.gate.counting
+            self._rate_limited += isinstance(outcome, CallError) and outcome.http_status == 429
             if isinstance(outcome, Completion):
                 endpoint.health.succeeded()
                 self._estimate.learn(lease.characters, outcome.usage)

@@ -8,7 +8,7 @@ from typing import Any
 from transforms.llm.amounts import Amounts
 from transforms.llm.completion import Usage
 
-_TOKENS_PER_CHARACTER = 0.25  # English, by most tokenizers; other scripts take more, which is soon learned
+TOKENS_PER_CHARACTER = 0.25  # English, by most tokenizers; other scripts take more, which is soon learned
 _ANSWER = 256  # tokens, until there is an answer
 _LONGEST_FIRST_ANSWER = 1024  # what max_tokens allows is a bound; most answers are far from it
 _MEMORY = 50  # requests: over so many an average moves
@@ -25,7 +25,7 @@ class TokenEstimate:
         most = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
         known = isinstance(most, int) and not isinstance(most, bool) and most > 0
         self._answer = float(min(most, _LONGEST_FIRST_ANSWER)) if known else float(_ANSWER)
-        self._ratio = _TOKENS_PER_CHARACTER
+        self._ratio = TOKENS_PER_CHARACTER
         self._answers = 0
 
     def amounts(self, characters: int) -> Amounts:

@@ -11,6 +11,7 @@ _BIN = 0.5  # seconds: how finely the last minute is remembered, so that its mem
 _BURST = 0.25  # seconds' worth that may be taken at once, to make up for threads that wake late
 _SLACK = 1.0  # seconds: the pace is a minute's limit in 61, so that burst and network never add up to more
 _NEVER_MIND = 1e-6  # seconds; less than that is rounding
+MINUTE_SECONDS = _MINUTE + _SLACK  # in which a minute's limit goes out
 
 
 class Pace:
@@ -85,7 +86,7 @@ class Pace:
 
     def _apply(self) -> None:
         self._limit = self.most * self._headroom
-        self._rate = self._limit / (_MINUTE + _SLACK)  # per second
+        self._rate = self._limit / MINUTE_SECONDS  # per second
 
     def _forget(self, now: float) -> None:
         while self._bins:

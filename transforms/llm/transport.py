@@ -17,7 +17,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from transforms.llm.errors import TransientError
-from transforms.llm.secrets import hide, masked
+from transforms.llm.secrets import MASK, hide, masked
 from transforms.llm.text import excerpt
 from transforms.llm.transport_errors import transport_error
 from transforms.settings import Limits
@@ -78,14 +78,18 @@ class Transport:
         # The adapter itself, not the session: no redirects to follow, no jar of cookies that threads share.
         self._adapter = _OneUrl(pool_maxsize=pool_size, pool_block=False, max_retries=0)
 
-    def post(self, body: bytes) -> Response:
-        """Make one request. Raises CallError where no whole response comes."""
+    def request(self, body: bytes) -> requests.PreparedRequest:
+        """The request that carries `body`, ready to be sent."""
         request = requests.PreparedRequest()
         request.method, request.url, request.body = "POST", self._url, body
         # A plain dict: nothing looks names up here, and CaseInsensitiveDict is slow to copy.
         request.headers = {**self._headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
+        return request
+
+    def post(self, body: bytes) -> Response:
+        """Make one request. Raises CallError where no whole response comes."""
         try:
-            response = self._adapter.send(request, timeout=self._timeout, **self._settings)
+            response = self._adapter.send(self.request(body), timeout=self._timeout, **self._settings)
             content = response.content
         except (OSError, HTTPError) as error:  # requests' are OSErrors; some of urllib3's pass it
             raise transport_error(error) from error
@@ -119,6 +123,15 @@ class _OneUrl(HTTPAdapter):
     def request_url(self, request: Any, proxies: Any) -> str:
         assert self._found is not None
         return self._found[1]
+
+
+def shown_header(name: str, value: str) -> str:
+    """The value of a header as it may be shown: without what is secret in it."""
+    scheme, space, _secret = value.partition(" ")
+    if space and name.lower() == "authorization":
+        return f"{scheme} {MASK}"
+    shown = masked(value)
+    return MASK if shown == value and _SECRET_HEADER.search(name) else shown
 
 
 def _prepared(url: str, headers: Mapping[str, str]) -> requests.PreparedRequest:

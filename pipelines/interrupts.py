@@ -1,0 +1,109 @@
+"""Ctrl-C and what else asks a process to end: at first softly, the second time at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pipelines.terminal import say
+
+EXIT_CODE = 130
+LAST_SECONDS = 10.0  # that what is not kept yet may take at the second signal
+
+
+def signals() -> list[signal.Signals]:
+    """Those that ask this process to end. The terminal's hang-up is none where it was started with nohup."""
+    asked = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        asked.append(signal.SIGHUP)
+    return asked
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """All of these signals raise KeyboardInterrupt inside the block, so that what it holds is given back."""
+    with _handled(_raise):
+        yield
+
+
+class Interrupts:
+    """While `handled`, the first signal stops the run: `stop` is called with its name. The second one ends the process
+    and those that it has started at once, after `save`, which keeps the answers that are in no journal yet: nothing
+    else is worth waiting for. Both are called by threads: the one that a signal comes to may hold any lock."""
+
+    def __init__(self, stop: Callable[[str], None], save: Callable[[], None] = lambda: None) -> None:
+        self._stop = stop
+        self._save = save
+        self._stopping: threading.Thread | None = None
+        self._ending = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Takes the signals until the block ends."""
+        with _handled(self._handle):
+            yield
+
+    def came(self) -> bool:
+        """Whether there was a signal, of which the run knows by then."""
+        if self._stopping is None:
+            return False
+        self._stopping.join()
+        return True
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self._stopping is None:
+            self._stopping = _start(self._stop, signal.Signals(number).name)
+            say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
+        elif not self._ending:
+            self._ending = True
+            _start(self._save_and_end)
+            timer = threading.Timer(LAST_SECONDS, _end)
+            timer.daemon = True
+            timer.start()
+
+    def _save_and_end(self) -> None:
+        try:
+            self._save()
+        finally:
+            _end()
+
+
+@contextmanager
+def _handled(handler: Any) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in signals()}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _start(work: Callable[..., None], *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=work, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def _end() -> None:
+    _end_children()
+    os._exit(EXIT_CODE)
+
+
+def _raise(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _end_children() -> None:
+    """Asks the processes that this one has started to end, such as an engine: on a plain exit Beam does so."""
+    for file in Path("/proc/self/task").glob("*/children"):  # Linux
+        with contextlib.suppress(OSError):
+            for pid in map(int, file.read_text().split()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
