@@ -59,11 +59,13 @@ class Interrupts:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._stopping is None:
-            self._stopping = _start(self._stop, signal.Signals(number).name)
+            # Known before anything else is done: the second signal may come in the middle of this.
+            self._stopping = threading.Thread(target=self._stop, args=(signal.Signals(number).name,), daemon=True)
             say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
+            self._stopping.start()
         elif not self._ending:
             self._ending = True
-            _start(self._save_and_end)
+            threading.Thread(target=self._save_and_end, daemon=True).start()
             timer = threading.Timer(LAST_SECONDS, _end)
             timer.daemon = True
             timer.start()
@@ -83,12 +85,6 @@ def _handled(handler: Any) -> Iterator[None]:
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
-
-
-def _start(work: Callable[..., None], *arguments: Any) -> threading.Thread:
-    thread = threading.Thread(target=work, args=arguments, daemon=True)
-    thread.start()
-    return thread
 
 
 def _end() -> None:

@@ -156,7 +156,7 @@ def _started(pid: int) -> str:
 
 
 def is_alive(holder: dict[str, Any]) -> bool | None:
-    """Whether a holder is a process of this very machine that is still there. None where that is not known from here."""
+    """Whether a holder, a process of this very machine, is still there. None where that is not known from here."""
     mine = _this_process()
     if not mine or holder.get("machine") != mine["machine"]:
         return None

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -265,3 +267,87 @@ def test_the_second_run_is_refused(workspace: Any, s3: Any, own_server: Any) -> 
     own_server.gate.set()
     assert first.wait().code == 0
     assert own_server.calls == 3
+
+
+def changed_by(s3: Any, action: Any) -> tuple[Any, list[str]]:
+    """What an action returns, and the requests it made that write."""
+    before = len(s3.requests("^(PUT|POST|DELETE) "))
+    return action(), s3.requests("^(PUT|POST|DELETE) ")[before:]
+
+
+def test_looking_before_a_run_writes_nothing(bucket: Bucket, mock: Callable[..., Any]) -> None:
+    server = mock()
+    bucket.prepare(server.url)
+    for flags in (["--estimate"], ["--dry-run"]):
+        ran, written = changed_by(bucket.s3, lambda flags=flags: bucket.run(*flags))
+        assert ran.code == 0, ran.err
+        assert written == []
+        assert "nothing was called or changed" in ran.out
+    assert server.calls() == 0
+
+
+def command(s3: Any, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command that reads outputs, which is told by the environment alone where the store is."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"pipelines.{module}", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, **s3.environment()},
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_commands_that_read_outputs(workspace: Any, s3: Any, own_server: Any) -> None:
+    """And a column that is carried from the second run on, which the first one's results get too."""
+    out = f"{s3.root}/team/out"
+    rows = [{**row, "stars": number} for number, row in enumerate(workspace.rows(12))]
+    workspace.write_input(rows)
+    workspace.configure(own_server.url, output={"path": out})
+    assert workspace.run("--limit", "5", environment=s3.environment()).code == 0
+    workspace.configure(own_server.url, output={"path": out}, input={"carry": ["stars"]})
+    ran = workspace.run(environment=s3.environment())
+    assert ran.code == 0, ran.err
+    assert f"report:   {out}/report.html" in ran.out
+    tables = [pyarrow.parquet.read_table(io.BytesIO(s3.get(key))) for key in s3.keys("team/out/results/")]
+    assert len(tables) == 2
+    assert all("stars" in table.column_names for table in tables)
+    assert sum(table.num_rows for table in tables) == 12
+
+    s3.client.delete_object(Bucket=s3.bucket, Key="team/out/report.html")
+    done = command(s3, "report", out)
+    assert (done.returncode, done.stdout) == (0, f"{out}/report.html\n")
+    assert b"</html>" in s3.get("team/out/report.html")
+    before = s3.keys()
+    assert "no run is going; the last one" in command(s3, "watch", out).stdout
+    assert "no failures" in command(s3, "failures", f"{out}/").stdout
+    assert "rows in both 12" in command(s3, "compare", out, f"{out}/").stdout
+    assert s3.keys() == before
+    for module, arguments in (("watch", []), ("failures", []), ("compare", [out]), ("report", [])):
+        for path, why in ((f"{s3.root}/none", "no"), ("s3://no-such-bucket/out", "NoSuchBucket")):
+            done = command(s3, module, *arguments, path)
+            assert done.returncode == 2, (module, path)
+            assert why in done.stderr
+            assert done.stderr.count("\n") == 1
+    done = command(s3, "failures", out, "--write", f"{s3.root}/x.jsonl")
+    assert (done.returncode, "is no local path" in done.stderr) == (2, True)
+
+
+def test_a_run_that_goes_is_watched_and_a_killed_one_is_known_as_dead(workspace: Any, s3: Any, own_server: Any) -> None:
+    own_server.gate.clear()
+    own_server.pass_first = 3
+    workspace.write_input(workspace.rows(20))
+    out = f"{s3.root}/out"
+    workspace.configure(own_server.url, output={"path": out, "journal_seconds": 0.1})
+    started = workspace.start(environment=s3.environment())
+    started.until(lambda: any("/worker-" in key for key in s3.keys("out/journal/")), "there is a sign of life")
+    shown = command(s3, "watch", out, "--once")
+    assert "3/20 | ok 3" in shown.stdout
+    assert "8 in flight" in shown.stdout
+    assert "looks dead" not in shown.stderr
+    started.kill()
+    shown = command(s3, "watch", out)
+    assert "this run looks dead: process " in shown.stderr
+    own_server.gate.set()

@@ -36,8 +36,8 @@ def opened(folder: str) -> Any:
     """Opens journals, and closes them at the end."""
     made: list[RolledJournal] = []
 
-    def open_journal(rows: int = 1000, seconds: float = NEVER) -> RolledJournal:
-        made.append(RolledJournal(folder, RollRule(rows, seconds)))
+    def open_journal(rows: int = 1000, seconds: float = NEVER, on_failure: Any = None) -> RolledJournal:
+        made.append(RolledJournal(folder, RollRule(rows, seconds), on_failure))
         return made[-1]
 
     yield open_journal
@@ -189,11 +189,13 @@ def test_a_store_that_refuses_for_too_long_breaks_the_run(
 ) -> None:
     monkeypatch.setattr(rolled_journal, "RETRY_SECONDS", 0.5)
     Refusing(monkeypatch, 10**6)
-    rolled = opened()
+    told: list[OSError] = []
+    rolled = opened(on_failure=told.append)
     rolled.append(SPAN, make.entry(make.result("a")))
     for action in (rolled.save, lambda: rolled.append(SPAN, make.entry(make.result("b")))):
         with pytest.raises(OSError, match=r"SlowDown.*s3://"):
             action()
+    wait_until(lambda: len(told) == 1)
 
 
 def test_who_appends_waits_for_a_store_that_hangs(
