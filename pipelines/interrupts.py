@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from pipelines.terminal import say
 
 EXIT_CODE = 130
+LAST_SECONDS = 10.0  # that what is not kept yet may take at the second signal
 
 
 def signals() -> list[signal.Signals]:
@@ -33,11 +35,14 @@ def raised() -> Iterator[None]:
 
 class Interrupts:
     """While `handled`, the first signal stops the run: `stop` is called with its name. The second one ends the process
-    and those that it has started at once: the journal has every answer, nothing else is worth waiting for."""
+    and those that it has started at once, after `save`, which keeps the answers that are in no journal yet: nothing
+    else is worth waiting for. Both are called by threads: the one that a signal comes to may hold any lock."""
 
-    def __init__(self, stop: Callable[[str], None]) -> None:
-        self.came = False
+    def __init__(self, stop: Callable[[str], None], save: Callable[[], None] = lambda: None) -> None:
         self._stop = stop
+        self._save = save
+        self._stopping: threading.Thread | None = None
+        self._ending = False
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -45,13 +50,31 @@ class Interrupts:
         with _handled(self._handle):
             yield
 
+    def came(self) -> bool:
+        """Whether there was a signal, of which the run knows by then."""
+        if self._stopping is None:
+            return False
+        self._stopping.join()
+        return True
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.came:
-            _end_children()
-            os._exit(EXIT_CODE)
-        self.came = True
-        say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
-        self._stop(signal.Signals(number).name)
+        if self._stopping is None:
+            # Known before anything else is done: the second signal may come in the middle of this.
+            self._stopping = threading.Thread(target=self._stop, args=(signal.Signals(number).name,), daemon=True)
+            say("\nstopping: calls under way are finished and kept (once more: at once)", error=True)
+            self._stopping.start()
+        elif not self._ending:
+            self._ending = True
+            threading.Thread(target=self._save_and_end, daemon=True).start()
+            timer = threading.Timer(LAST_SECONDS, _end)
+            timer.daemon = True
+            timer.start()
+
+    def _save_and_end(self) -> None:
+        try:
+            self._save()
+        finally:
+            _end()
 
 
 @contextmanager
@@ -62,6 +85,11 @@ def _handled(handler: Any) -> Iterator[None]:
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+def _end() -> None:
+    _end_children()
+    os._exit(EXIT_CODE)
 
 
 def _raise(_number: int, _frame: FrameType | None) -> None:

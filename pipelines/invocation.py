@@ -41,7 +41,13 @@ def without(command: str, *flags: str) -> str:
 
 
 def _without_secrets(argv: Iterable[str]) -> Iterable[str]:
+    follows = False  # the value of a flag that holds a secret
     for part in argv:
+        if follows and not part.startswith("--"):
+            follows = False
+            yield MASK
+            continue
+        follows = part.startswith("--") and "=" not in part and holds_secret(part)
         start, equals, value = part.partition("=")
         if start == "--set":
             key, _, value = value.partition("=")

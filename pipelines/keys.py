@@ -10,7 +10,9 @@ from typing import get_args, get_origin
 
 from transforms.settings import Section, Settings
 
-_SECRET_NAME = re.compile(r"key|header|secret|password|credential|authorization", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"key|header|secret|password|credential|authorization|token$|connection_string", re.IGNORECASE
+)
 
 
 @cache

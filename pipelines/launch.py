@@ -10,17 +10,17 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, NamedTuple
 
-from pipelines import pilot, summary
+from pipelines import file_systems, pilot, summary
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
 from pipelines.interrupts import Interrupts
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, prepare
+from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, check_writable, prepare
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.terminal import say
-from transforms import files, stop, workers
+from transforms import files, rolled_journal, stop, workers
 from transforms.account import spent_usd
 from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
@@ -28,17 +28,18 @@ from transforms.commit import carry_out, plan_commit
 from transforms.database import DatabaseError
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
-from transforms.lock import Lock, Locked
+from transforms.lock import Held, Locked, LockLost, lock
 from transforms.read import span_bytes
 from transforms.records import utc
 from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header
 from transforms.resume import Prior
+from transforms.rolled_journal import RollRule
 from transforms.rows import RunStamp, type_of
 from transforms.same_columns import same_columns
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.shards import ShardFormat
-from transforms.stop import INTERRUPTED, StopSign
+from transforms.stop import INTERRUPTED, LOCK_LOST, StopSign
 from transforms.table import Tables, TableSpec, table_spec
 from transforms.table_ids import PriorRows, prior_ranges
 
@@ -60,6 +61,7 @@ class Checked(NamedTuple):
 
 def check(settings: Settings, options: Options) -> Checked:
     """Looks at the input and the output, which are not changed. Raises UsageError for what cannot work."""
+    file_systems.set_up(options.beam_args)
     price = check_price(settings)
     layout = check_output(settings)
     last = _last_run(layout)
@@ -77,10 +79,12 @@ def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
     check_model(settings)
-    layout, prepared, price, redo = check(settings, options)
+    checked = check(settings, options)
+    layout = checked.layout
+    check_writable(settings, layout)
     with ExitStack() as held:
         try:
-            held.enter_context(Lock(layout.root))
+            output = held.enter_context(lock(layout.root, lambda line: say(line, error=True)))
         except Locked as error:
             raise UsageError(str(error)) from None
         except OSError as error:
@@ -88,23 +92,27 @@ def launch(settings: Settings, options: Options) -> int:
                 f"output.path: {settings.output.path} cannot be written: {error.strerror or error}"
             ) from None
         if settings.model.provider != "embedded":
-            summary.print_price(price, settings.model)
-        for note in prepared.notes:
+            summary.print_price(checked.price, settings.model)
+        for note in checked.prepared.notes:
             say(note, error=True)
-        return _run(settings, options, layout, prepared, price, redo=redo)
+        return _run(settings, options, checked, output)
 
 
-def _run(
-    settings: Settings, options: Options, layout: Layout, prepared: Prepared, price: Found | None, *, redo: bool
-) -> int:
+def _run(settings: Settings, options: Options, checked: Checked, output: Held) -> int:
+    layout, prepared, price, redo = checked
     run_id = new_run_id(layout)
-    interrupts = Interrupts(partial(StopSign(layout.journal(run_id)).set, INTERRUPTED))
+    sign = StopSign(layout.journal(run_id))
+    interrupts = Interrupts(partial(sign.set, INTERRUPTED), rolled_journal.save_all)
     table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     drawn = None
     with ExitStack() as held:
         try:
             finish_commits(layout)
-            recovered = [recover(layout, earlier, table) for earlier in interrupted_runs(layout)]
+            recovered = []
+            for earlier in interrupted_runs(layout):
+                output.check()
+                recovered.append(recover(layout, earlier, table))
+            output.check()
             summary.print_recovered(recovered)
             if redo:
                 _set_aside(layout, run_id)
@@ -115,7 +123,9 @@ def _run(
             if options.pilot is not None:
                 drawn = pilot.draw(spec, options.pilot, options.beam_args)
                 spec = drawn.spec
+            output.check()
             write_header(layout, spec.header, spec.shards)
+            output.on_lost(partial(sign.set, LOCK_LOST))
             held.enter_context(interrupts.handled())
             with showing_progress(layout.root, run_id):
                 execute(options.beam_args, lambda pipeline: build(pipeline, spec), verbose=options.verbose)
@@ -123,7 +133,7 @@ def _run(
         except Exception as error:
             logging.getLogger(__name__).info("the run broke", exc_info=True)
             workers.close_all()
-            found = _after_break(layout, run_id, table) if interrupts.came else None
+            found = _after_break(layout, run_id, table, output) if interrupts.came() else None
             if found is None:
                 summary.print_broken(error, layout)
                 return BROKEN_CODE
@@ -137,16 +147,17 @@ def _run(
         return summary.exit_code(account)
 
 
-def _after_break(layout: Layout, run_id: str, table: TableSpec | None) -> dict[str, Any] | None:
+def _after_break(layout: Layout, run_id: str, table: TableSpec | None, output: Held) -> dict[str, Any] | None:
     """The account of a run whose engine ended before its graph did, as it does when a terminal interrupts both: what
     was answered is published all the same. None where it cannot be."""
     try:
         if files.exists(layout.account(run_id)):
             account: dict[str, Any] = files.read_json(layout.account(run_id))
             return account
+        output.check()
         stop.check(layout.journal(run_id))
         return recover(layout, run_id, table).account
-    except (OSError, ValueError, DatabaseError):
+    except (OSError, ValueError, DatabaseError, LockLost):
         return None
 
 
@@ -214,6 +225,7 @@ def make_spec(
             journal=layout.journal(run_id),
             budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
             ordered=settings.output.order == "input",
+            roll=RollRule(settings.output.journal_rows, settings.output.journal_seconds),
         ),
         shards=ShardFormat(
             settings.output.format,

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from pipelines.terminal import say, survive_any_terminal
 from pipelines.usage import UsageError
+from transforms.llm.secrets import masked
 
 _USAGE, _INTERRUPTED = 2, 130
 
@@ -61,12 +62,20 @@ def _quiet_libraries() -> Iterator[None]:
 
 def open_output(path: str) -> Any:
     """The Layout of an output directory. Raises UsageError where there is none."""
-    from transforms.layout import Layout  # late: it imports apache_beam, which takes longer than --help may
+    from transforms import files  # late: it imports apache_beam, which takes longer than --help may
+    from transforms.layout import Layout
 
-    if not os.path.isdir(path):
+    if not files.is_local(path):
+        layout = Layout(path.rstrip("/"))
+    elif os.path.isdir(path):
+        layout = Layout(os.path.abspath(path))
+    else:
         raise UsageError(f"{path}: no such directory")
-    layout = Layout(os.path.abspath(path))
-    if not any(os.path.isdir(folder) for folder in (layout.results, layout.failures, layout.journals)):
+    try:
+        there = files.subfolders(layout.root)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {masked(error.strerror or str(error))}") from None
+    if not any(files.name(folder) in there for folder in (layout.results, layout.failures, layout.journals)):
         raise UsageError(f"{path}: no output of a run, it has neither results nor failures")
     return layout
 
@@ -100,7 +109,10 @@ def say_unpublished(layout: Any, path: str) -> None:
 
 
 def check_new(path: str, layouts: Sequence[Any], flag: str) -> None:
-    """Raises UsageError where a file to be written is there already, or would stand among what runs have left."""
+    """Raises UsageError where a file to be written is there already, would stand among what runs have left, or is
+    not on this machine."""
+    if "://" in path:
+        raise UsageError(f"{flag}: {path} is no local path")
     full = os.path.realpath(path)
     for layout in layouts:
         folders = (layout.results, layout.failures, layout.journals, layout.stages, os.path.join(layout.root, "runs"))

@@ -6,6 +6,7 @@ Every check raises UsageError with one line that names the thing.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,11 +25,13 @@ from transforms.llm.columns import columns
 from transforms.llm.examples import check_answers
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Prompts
+from transforms.llm.secrets import masked
 from transforms.llm.template import Template
 from transforms.read import first_fields, shown_path
 from transforms.records import Fields
 from transforms.rows import result_schema, type_name, type_of
 from transforms.settings import Input, Settings
+from transforms.store import Unsupported
 from transforms.table import Tables, table_spec
 
 SAMPLED_RECORDS = 1000  # read before the run, to learn the input's columns from
@@ -86,18 +89,40 @@ def check_price(settings: Settings) -> Found | None:
 
 
 def check_output(settings: Settings) -> Layout:
-    """The output is where journals can be appended to and locks be held, and its results are all of one format."""
+    """The output can be reached, and its results are all of one format."""
     path, ending = settings.output.path, settings.output.format
-    if not files.is_local(path):
-        raise UsageError(f"output.path: {path} is no local or mounted path; others are not supported yet")
-    layout = Layout(os.path.abspath(path))
-    others = {shard.rsplit(".", 1)[-1] for shard in layout.shards(layout.results)} - {ending}
+    if files.is_local(path):
+        layout = Layout(os.path.abspath(path))
+    elif set(path) & set("*?["):
+        raise UsageError(f"output.path: {path} must not hold any of * ? [")
+    else:
+        layout = Layout(path.rstrip("/"))
+    try:
+        shards = layout.shards(layout.results)
+    except Unsupported as error:
+        raise UsageError(f"output.path: {error}") from None
+    except OSError as error:
+        raise UsageError(f"output.path: {path} cannot be read: {masked(error.strerror or str(error))}") from None
+    others = {shard.rsplit(".", 1)[-1] for shard in shards} - {ending}
     if others:
         raise UsageError(
             f"output.format: {path} holds results in {', '.join(sorted(others))}, which {ending} files would not be "
             "read together with; keep that format or choose another --output"
         )
     return layout
+
+
+def check_writable(settings: Settings, layout: Layout) -> None:
+    """On a store the output can be written and removed, which is tried; elsewhere its lock tells."""
+    if files.is_local(layout.root):
+        return
+    probe = files.join(layout.root, f".probe-{uuid.uuid4().hex}")
+    try:
+        files.write_json(probe, None)
+        files.remove([probe])
+    except OSError as error:
+        why = masked(error.strerror or str(error))
+        raise UsageError(f"output.path: {settings.output.path} cannot be written: {why}") from None
 
 
 def check_table(settings: Settings, layout: Layout, last: Mapping[str, Any], schema: pa.Schema, *, redo: bool) -> None:

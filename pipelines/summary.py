@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines.terminal import say
+from transforms import files
 from transforms.account import AS_ASKED, COMPLETE, FAILED, PILOT
 from transforms.agreement import Agreement, answer_column
 from transforms.layout import Layout
@@ -134,7 +135,7 @@ def print_broken(error: BaseException, layout: Layout) -> None:
             error=True,
         )
         return
-    if not os.path.isdir(layout.journals):
+    if files.is_local(layout.root) and not os.path.isdir(layout.journals):
         say(f"paidonce: {layout.root} was removed or moved while the run was on, and the answers with it", error=True)
         return
     say(f"paidonce: the run broke: {masked(cause)}", error=True)

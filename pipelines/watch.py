@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from pipelines.terminal import say, survive_any_terminal
 from pipelines.usage import UsageError
+from transforms.llm.secrets import masked
 
 _EPILOG = """\
 It reads what the run leaves on the disk, so it works for any engine and from any machine that sees the directory.
@@ -40,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         watch(options.output, once=options.once, silent_seconds=options.silent)
     except UsageError as error:
         say(f"paidonce: {error}", error=True)
+        return 2
+    except OSError as error:
+        say(f"paidonce: {options.output}: {masked(error.strerror or str(error))}", error=True)
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

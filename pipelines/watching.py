@@ -12,18 +12,19 @@ from pipelines.progress import Show, clock
 from pipelines.terminal import say
 from pipelines.usage import UsageError
 from transforms import files
-from transforms.heartbeat import BEAT_SECONDS
+from transforms.heartbeat import beat_seconds
 from transforms.holder import holder
 from transforms.layout import Layout
 from transforms.recover import interrupted_runs
 from transforms.watch import JournalWatch
 
-_STARTING_SECONDS = 0.5  # between looks for a run that has the lock and no journal yet
+_LOOK_SECONDS = 0.5  # between looks at who is there: a run that has the lock may have no journal yet
+_STORE_SECONDS = 5.0  # where each look is some requests
 
 
 def watch(output: str, *, once: bool, silent_seconds: float) -> None:
     """Shows the run that is going in `output` until it ends (`once`: as it is now), or the last one's account. Raises
-    UsageError where there is no output of any run."""
+    UsageError where there is no output of any run, OSError where a store refuses to say."""
     layout = Layout(os.path.abspath(output) if files.is_local(output) else output)
     run_id = _going(layout)
     if run_id is None and not layout.accounts() and holder(layout.root) is None:
@@ -32,7 +33,7 @@ def watch(output: str, *, once: bool, silent_seconds: float) -> None:
         if once:
             say(f"a run is starting: {holder(layout.root)}")
             return
-        time.sleep(_STARTING_SECONDS)
+        time.sleep(_look_seconds(layout))
         run_id = _going(layout)
     if run_id is None:
         _show_last(layout, None)
@@ -55,12 +56,15 @@ class Following:
         self._watch = JournalWatch(layout.root, run_id)
         self._show = Show(self._watch, sys.stdout)
         self._warned = False
+        self._look_seconds = _look_seconds(layout)
+        self._looked = -float("inf")
 
     def look(self) -> None:
         """Shows it once."""
         self._watch.update()
         if self._is_silent():
-            time.sleep(BEAT_SECONDS + 1)  # how long it has been is told by two clocks that may differ
+            # How long it has been is told by two clocks that may differ.
+            time.sleep(beat_seconds(self._layout.root) + 1)
         say(f"run {self._run_id}")
         self._show.line()
         self._warn()
@@ -75,17 +79,18 @@ class Following:
     def _is_over(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
         while True:
-            if self._is_published() or not _is_alive(self._layout):
-                return True
-            if not self._warned and self._is_silent():
-                self._warned = True
-                self._warn()
-            elif not self._is_silent():
-                self._warned = False
+            if time.monotonic() - self._looked >= self._look_seconds:
+                self._looked = time.monotonic()
+                if self._is_published() or not _is_alive(self._layout):
+                    return True
+                silent = self._is_silent()
+                if silent and not self._warned:
+                    self._warn()
+                self._warned = silent
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(left, _STARTING_SECONDS))
+            time.sleep(min(left, _LOOK_SECONDS))
 
     def _is_published(self) -> bool:
         return files.exists(self._layout.account(self._run_id)) or not files.exists(self._layout.header(self._run_id))
@@ -107,6 +112,10 @@ class Following:
         elif self._is_silent():
             since = clock(self._watch.progress.silent_seconds)
             say(f"this run looks dead: no outcome and no sign of life for {since}; look at {known}", error=True)
+
+
+def _look_seconds(layout: Layout) -> float:
+    return _LOOK_SECONDS if files.is_local(layout.root) else _STORE_SECONDS
 
 
 def _going(layout: Layout) -> str | None:

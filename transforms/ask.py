@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from transforms import budget, failure_share
 from transforms.agreement import expected_text
 from transforms.budget import Budget, BudgetSpec, Spent
 from transforms.heartbeat import Heartbeat
-from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
+from transforms.journal import DEAD_LETTER, OK, Entry
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.endpoint import connect_all
 from transforms.llm.endpoints import Endpoints
@@ -23,9 +23,11 @@ from transforms.llm.forecast import Forecast
 from transforms.read import order_of
 from transforms.records import PLACE, Record, Row, utc
 from transforms.reserve import Reserve
+from transforms.rolled_journal import RollRule
 from transforms.rows import EXPECTED, RunStamp, failure_row
 from transforms.settings import Input, Limits, Model, Task
-from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, StopSign
+from transforms.span_journal import SpanJournal, rolled
+from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class CallSpec:
     journal: str
     budget: BudgetSpec | None = None
     ordered: bool = False  # results say where their records stand in the input
+    roll: RollRule = field(default_factory=RollRule)  # of a journal on a store
 
 
 class Window:
@@ -70,15 +73,6 @@ class Job:
         self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
 
 
-class SpanJournal(JournalFile):
-    """The journal file of one span, which knows how many of its records are still out."""
-
-    def __init__(self, folder: str, span: str, reserve: Reserve | None = None) -> None:
-        super().__init__(folder, span, reserve)
-        self.span = span
-        self.pending = 0
-
-
 class Asker:
     """What the threads of one process share: endpoints, limits, stop sign. Turns a record into its journal entry."""
 
@@ -86,14 +80,15 @@ class Asker:
         self.stop = StopSign(spec.journal)
         self._spec = spec
         self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
-        self.reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
+        self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
         try:
             live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
             self._endpoints = Endpoints(live, stop=self.stop.event, parameters=spec.model.parameters)
             self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
             self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+            self._journal = rolled(spec.journal, spec.roll, self._cannot_save)
         except BaseException:
-            self.reserve.close()
+            self._reserve.close()
             raise
         self.heartbeat = Heartbeat(spec.journal, self._endpoints.counts, max_in_flight=spec.max_in_flight)
 
@@ -109,6 +104,15 @@ class Asker:
         except BaseException as error:
             job.outcome = error
         job.window.replies.put(job)
+
+    def journal(self, span: str) -> SpanJournal:
+        """Opens the journal of a span for a bundle."""
+        return SpanJournal(self._spec.journal, span, self._journal, self._reserve)
+
+    def save(self, span: str | None = None) -> bool:
+        """Waits until all outcomes so far, or those of one span, are saved, where that was put off: see
+        rolled_journal.py. Returns whether there were any. Raises OSError."""
+        return self._journal is not None and self._journal.save(span)
 
     def ask(self, record: Record, value: bytes) -> Entry | None:
         """Calls for one record. None where the run is stopped before there is an answer, or the budget is spent."""
@@ -136,15 +140,18 @@ class Asker:
         except FileNotFoundError as error:
             self.stop.set(GONE, str(error))  # nothing that is asked from now on could be kept
             raise
-        if self.reserve.error is not None:
+        if self._reserve.error is not None:
             self._disk_is_full()  # once more: now there may be room to say so
-            raise self.reserve.error
+            raise self._reserve.error
         problem = self._failures.add(entry)
         if problem is not None:
             self.stop.set(FAILURE_SHARE, problem)
 
     def _disk_is_full(self) -> None:
         self.stop.set(DISK_FULL, f"no space left on the disk of {self._spec.journal}")
+
+    def _cannot_save(self, error: OSError) -> None:
+        self.stop.set(UNSAVED, str(error))
 
     def _call(self, record: Record, value: bytes) -> Entry | None:
         try:
@@ -161,9 +168,11 @@ class Asker:
             return Entry(value, DEAD_LETTER, self._failure(record, error), Counter(error.notes))
 
     def close(self) -> None:
-        """Closes the clients, and gives back what was held on the disk."""
+        """Saves what is left to be saved, closes the clients, and gives back what was held on the disk."""
+        if self._journal is not None:
+            self._journal.close()
         self.heartbeat.close()
-        self.reserve.close()
+        self._reserve.close()
         self._endpoints.close()
 
     def _open_budget(self) -> Budget:

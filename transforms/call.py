@@ -19,10 +19,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files, workers
-from transforms.ask import Asker, CallSpec, Job, SpanJournal, Window
+from transforms.ask import Asker, CallSpec, Job, Window
 from transforms.digests import digest
 from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, SpanIndex
 from transforms.records import Record
+from transforms.span_journal import SpanJournal
 from transforms.stop import POLL_SECONDS
 from transforms.tally import TALLY, add, bundle_tally
 
@@ -99,6 +100,7 @@ class CallModel(beam.DoFn):
                     yield GlobalWindows.windowed_value(row)
         if self._file is not None:
             self._file.close()
+        self._pool.asker.save()
         self._pool.asker.heartbeat.settle()  # what follows may publish the run and remove its journal
         yield bundle_tally({"unprocessed": self._unprocessed, **({"notes": self._notes} if self._notes else {})})
 
@@ -108,7 +110,9 @@ class CallModel(beam.DoFn):
     def _turn_to(self, span: str) -> None:
         if self._file is not None and self._file.pending == 0:
             self._file.close()
-        self._file = SpanJournal(self._spec.journal, span, self._pool.asker.reserve)
+        self._file = self._pool.asker.journal(span)
+        if self._pool.asker.save(span):  # of a bundle that broke, which this one repeats
+            self._index.refresh()
         self._index.load(span)
 
     def _submit(self, record: Record, value: bytes) -> None:

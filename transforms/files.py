@@ -1,7 +1,7 @@
 """Files on any of Beam's file systems, as bytes: the one place that opens, lists, moves and removes them.
 
-Beam's own compression is switched off throughout: it goes by the file's name, which can lie, and it reads a cut
-.gz as a short file without an error.
+Local files by the operating system, all others by their store (store.py). Compression is never told by a file's name,
+which can lie: Beam, which goes by it, reads a cut .gz as a short file without an error.
 """
 
 from __future__ import annotations
@@ -9,30 +9,33 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
+
+from transforms import store
+from transforms.store import FileInfo
+
+__all__ = ["FileInfo"]
 
 _REMOVALS = 10  # of a folder in which others are still at work, until that is an error
 
 
-class FileInfo(NamedTuple):
-    """A file and its size in bytes."""
-
-    path: str
-    size: int
-
-
 def open_read(path: str) -> IO[bytes]:
     """Opens a file for reading bytes. Raises OSError."""
+    if not is_local(path):
+        return store.of(path).open(path)
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)  # type: ignore[no-any-return]
 
 
 def create(path: str) -> IO[bytes]:
     """Opens a new file for writing bytes, with its folders. An existing one is replaced when this one is closed."""
+    if not is_local(path):
+        return store.of(path).create(path)
     make_folder(parent(path))
     return FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)  # type: ignore[no-any-return]
 
@@ -45,12 +48,12 @@ def make_folder(path: str) -> None:
 
 def parent(path: str) -> str:
     """The folder that holds `path`."""
-    return str(FileSystems.split(path)[0])
+    return os.path.dirname(path)
 
 
 def join(*parts: str) -> str:
-    """A path out of its parts, in the way of the first part's file system."""
-    return str(FileSystems.join(*parts))
+    """A path out of its parts."""
+    return os.path.join(*parts)
 
 
 def name(path: str) -> str:
@@ -64,7 +67,13 @@ def is_local(path: str) -> bool:
 
 
 def glob(pattern: str) -> list[FileInfo]:
-    """The files that match a glob, sorted by path. Empty where nothing does."""
+    """The files that match a glob, sorted by path. Empty where nothing does. `*` stops at a slash, `**` does not.
+    Raises OSError where a store refuses to say."""
+    if not is_local(pattern):
+        pattern += "*" if pattern.endswith("/") else ""
+        wanted = re.compile(FileSystem.translate_pattern(pattern))
+        start = re.split(r"[\[*?]", pattern, maxsplit=1)[0]
+        return sorted(info for info in store.of(pattern).under(start) if wanted.match(info.path))
     try:
         matches = FileSystems.match([pattern])[0].metadata_list
     except BeamIOError:
@@ -80,7 +89,7 @@ def listing(folder: str) -> list[FileInfo]:
                 return sorted(FileInfo(e.path, e.stat().st_size) for e in entries if e.is_file())
         except (FileNotFoundError, NotADirectoryError):
             return []
-    return [f for f in glob(join(folder, "*")) if parent(f.path).rstrip("/") == folder.rstrip("/")]
+    return sorted(store.of(folder).within(folder.rstrip("/"))[0])
 
 
 def subfolders(folder: str) -> list[str]:
@@ -91,43 +100,44 @@ def subfolders(folder: str) -> list[str]:
                 return sorted(entry.name for entry in entries if entry.is_dir())
         except (FileNotFoundError, NotADirectoryError):
             return []
-    return sorted({name(parent(info.path)) for info in glob(join(folder, "*", "*"))})
+    return sorted(store.of(folder).within(folder.rstrip("/"))[1])
 
 
 def exists(path: str) -> bool:
     """Whether there is a file at `path`."""
-    return bool(FileSystems.exists(path))
+    return bool(FileSystems.exists(path)) if is_local(path) else store.of(path).exists(path)
 
 
 def move(source: str, target: str) -> None:
-    """Moves one file, replacing the target: atomic where the file system has an atomic rename."""
-    make_folder(parent(target))
-    if is_local(source) and is_local(target):
-        os.replace(source, target)
+    """Moves one file, replacing the target: at once on a local path. On a store it is a copy and then a removal, so
+    that a cut in between leaves both."""
+    if not is_local(source):
+        store.of(source).move(source, target)
         return
-    if exists(target):
-        FileSystems.delete([target])
-    FileSystems.rename([source], [target])
+    make_folder(parent(target))
+    os.replace(source, target)
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Removes files; one that is not there is fine."""
+    """Removes files; one that is not there is fine. All of them are on one file system."""
+    paths = list(paths)
+    if paths and not is_local(paths[0]):
+        store.of(paths[0]).delete(paths)
+        return
     for path in paths:
-        if is_local(path):
-            try:
-                os.remove(path)
-            except FileNotFoundError:
-                continue
-        elif exists(path):
-            FileSystems.delete([path])
+        try:
+            os.remove(path)
+        except FileNotFoundError:
+            continue
 
 
 def remove_folder(path: str) -> None:
     """Removes a folder with all that is in it; one that is not there is fine."""
     if is_local(path):
         _remove_tree(path)
-    elif glob(join(path, "**")):
-        FileSystems.delete([path])
+    else:
+        holder = store.of(path)
+        holder.delete([info.path for info in holder.under(f"{path.rstrip('/')}/")])
 
 
 def _remove_tree(path: str) -> None:
@@ -152,10 +162,17 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, value: Any) -> None:
     """Writes a value as a JSON file, whole or not at all."""
+    write(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def write(path: str, data: bytes) -> None:
+    """Writes a file, whole or not at all; an existing one is replaced."""
+    if not is_local(path):
+        store.of(path).put(path, data)
+        return
     aside = f"{path}.part"
     with create(aside) as stream:
-        stream.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False).encode())
-        stream.write(b"\n")
+        stream.write(data)
     move(aside, path)
 
 

@@ -54,7 +54,7 @@ class Heartbeat:
         self._path = files.join(folder, f"{_PREFIX}{uuid.uuid4().hex[:12]}{_SUFFIX}")
         self._count = count
         self._max_in_flight = max_in_flight
-        self._every = BEAT_SECONDS if files.is_local(folder) else _FAR_SECONDS
+        self._every = beat_seconds(folder)
         self._began = time.monotonic()
         self._working = 0  # threads that are at a record
         self._counting = threading.Lock()
@@ -123,6 +123,11 @@ class Heartbeat:
         except OSError:
             with contextlib.suppress(OSError):
                 os.remove(aside)
+
+
+def beat_seconds(folder: str) -> float:
+    """How often there is a beat, by where it is written to."""
+    return BEAT_SECONDS if files.is_local(folder) else _FAR_SECONDS
 
 
 def beat_files(folder: str) -> list[str]:

@@ -7,6 +7,7 @@ import socket
 from typing import Any, NamedTuple
 
 from transforms import files
+from transforms.store_lock import is_alive
 
 
 class Holder(NamedTuple):
@@ -31,6 +32,8 @@ def holder(output: str) -> Holder | None:
         return None
     except (OSError, ValueError, KeyError, TypeError):  # being written just now, or by another version
         return Holder(None, None, None)
+    if not files.is_local(output):
+        return Holder(pid, host, is_alive(value))
     if host != socket.gethostname():
         return Holder(pid, host, None)
     try:

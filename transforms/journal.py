@@ -5,6 +5,7 @@ One folder a run, one file for each span and instance that works on it, one line
     {"digest":"<32 hex digits>","outcome":"ok"|"dead_letter","row":{...}}
 
 and where the run's account is to know more of it than the row holds, `"notes":{"<name>":<count>}` after the row.
+On a store one object holds the outcomes of several spans: see rolled_journal.py.
 A file has one writer and is never opened for writing again, so a torn tail costs only itself. Lines are ASCII and
 go to the kernel in one write each, so that kill -9 cuts nothing but the line being written. What is called again
 after an engine repeats work is decided by reading the span's files (`SpanIndex`).
@@ -33,8 +34,10 @@ OK = "ok"
 DEAD_LETTER = "dead_letter"
 SUFFIX = ".jsonl"
 HEADER_FILE = "run.json"  # says what run it is: there before the first line, gone when the run is published
+SPAN_SEPARATOR = "_"  # in the name of a file that holds the outcomes of several spans
 OFFSET_BITS = 44  # of a place in a journal: files up to 16 TiB
 
+_HELD_OBJECTS = 4  # of a store, whose lines are read one by one: each holds as much as was rolled at once
 _HEAD = b'{"digest":"'
 _WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",')
 
@@ -147,12 +150,14 @@ class SpanIndex:
         self._read: dict[str, int] = {}  # how far each file was read, in bytes
         self._paths: list[str] = []
         self._segments: dict[str, list[tuple[DigestSet, npt.NDArray[np.uint64]]]] = {}
+        self._objects: dict[str, bytes] = {}
 
     def refresh(self) -> None:
         """Looks which files there are now. To be called when a bundle begins: it may repeat an earlier one."""
         self._files = {}
         for info in journal_files(self._folder):
-            self._files.setdefault(files.name(info.path).rsplit("-", 1)[0], []).append(info)
+            for span in spans_of(info.path):
+                self._files.setdefault(span, []).append(info)
 
     def load(self, span: str) -> None:
         """Reads what is new about one span, as of the last refresh."""
@@ -173,7 +178,8 @@ class SpanIndex:
                 order = sort_order(bytes(found))
                 ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
                 segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
-                self._segments.setdefault(span, []).append(segment)
+                for each in spans_of(info.path):
+                    self._segments.setdefault(each, []).append(segment)
 
     def find(self, span: str, digest: bytes) -> Entry | None:
         """The outcome of a record of a span, as of its last load, or None."""
@@ -181,12 +187,29 @@ class SpanIndex:
             at = segment.find(digest)
             if at is not None:
                 place = int(places[at])
-                with files.open_read(self._paths[place >> OFFSET_BITS]) as stream:
-                    stream.seek(place & ((1 << OFFSET_BITS) - 1))
-                    entry = decode(stream.readline())
+                entry = decode(self._line(self._paths[place >> OFFSET_BITS], place & ((1 << OFFSET_BITS) - 1)))
                 if entry is not None:
                     return entry
         return None
+
+    def _line(self, path: str, offset: int) -> bytes:
+        if files.is_local(path):
+            with files.open_read(path) as stream:
+                stream.seek(offset)
+                return stream.readline()
+        held = self._objects.pop(path, None)
+        if held is None:  # a request a line would cost more than the line
+            with files.open_read(path) as stream:
+                held = stream.read()
+            if len(self._objects) >= _HELD_OBJECTS:
+                del self._objects[next(iter(self._objects))]
+        self._objects[path] = held  # the last one used is the last to go
+        return held[offset : held.index(b"\n", offset) + 1]
+
+
+def spans_of(path: str) -> list[str]:
+    """The spans whose outcomes are in a journal file, by its name."""
+    return files.name(path).rsplit("-", 1)[0].split(SPAN_SEPARATOR)
 
 
 def whole_lines(path: str, start: int) -> Iterator[tuple[int, bytes]]:

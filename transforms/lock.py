@@ -1,4 +1,4 @@
-"""One run at a time in an output directory.
+"""One run at a time in an output directory. On a store it is held otherwise: see store_lock.py.
 
 The kernel holds the lock, so that it ends with its holder, however that ends; the file only says who it is.
 """
@@ -10,7 +10,9 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any, Protocol
 
 from transforms import files
 from transforms.records import utc
@@ -18,6 +20,48 @@ from transforms.records import utc
 
 class Locked(Exception):
     """Another run holds the directory; the message says which."""
+
+
+class LockLost(Exception):
+    """Another run has taken the directory over while it was held."""
+
+
+class Held(Protocol):
+    """A lock that may be lost while it is held."""
+
+    lost: str | None  # why it is held no more, None where it is
+
+    def __enter__(self) -> Any:
+        """Takes it. Raises Locked or OSError."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Lets it go."""
+
+    def on_lost(self, tell: Callable[[str], None]) -> None:
+        """Calls `tell` once it is lost."""
+
+    def check(self) -> None:
+        """Raises LockLost where it is lost."""
+
+
+def lock(output: str, say: Callable[[str], None]) -> Held:
+    """The lock of an output directory, by what that is on. `say` is told what there is to wait for."""
+    if files.is_local(output):
+        return Lock(output)
+    from transforms.store_lock import StoreLock  # late: it needs this module
+
+    return StoreLock(output, say)
+
+
+def in_use(output: str, holder: Any) -> str:
+    """The message of Locked; `holder` is what its file says."""
+    try:
+        who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
+    except (KeyError, TypeError):
+        who = "another process"
+    return f"{output} is in use by another run: {who}"
 
 
 class Lock:
@@ -43,6 +87,14 @@ class Lock:
         if self._descriptor is not None:
             os.close(self._descriptor)
 
+    lost: str | None = None  # the kernel takes it from nobody
+
+    def on_lost(self, tell: Callable[[str], None]) -> None:
+        """It never is."""
+
+    def check(self) -> None:
+        """It is held."""
+
     def _hold(self) -> int:
         while True:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -61,8 +113,6 @@ class Lock:
 
     def _message(self, text: bytes) -> str:
         try:
-            holder = json.loads(text)
-            who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
-        except (ValueError, KeyError, TypeError):
-            who = "another process"
-        return f"{self._output} is in use by another run: {who}"
+            return in_use(self._output, json.loads(text))
+        except ValueError:
+            return in_use(self._output, None)

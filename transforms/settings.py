@@ -148,6 +148,10 @@ class Output(Section):
     escape_formulas: bool = True  # csv: an apostrophe before a text that a spreadsheet would take for a formula
     rows_per_shard: PositiveInt = 100_000
     order: Literal["any", "input"] = "any"  # input: each run's results are sorted by file and position
+    # On a store, where nothing can be appended to: answers are saved when so many have come together, or so many
+    # seconds after the first of them.
+    journal_rows: PositiveInt = 1000
+    journal_seconds: PositiveFloat = 5.0
     table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Stopping a run early: one file that every worker process sees, whichever engine runs it.
 
-The first reason given stands. Workers look for the file about once a second; the process that stops knows at once,
-also where the file cannot be written.
+The first reason given stands, save that a lost lock goes before all others. Workers look for the file about once a
+second; the process that stops knows at once, also where the file cannot be written.
 """
 
 from __future__ import annotations
@@ -14,22 +14,28 @@ import time
 import weakref
 
 from transforms import files
+from transforms.journal import HEADER_FILE
+from transforms.lock import LockLost
 
 INTERRUPTED = "interrupted"
 BUDGET = "budget"
 FAILURE_SHARE = "failure_share"
+LOCK_LOST = "lock_lost"  # another run has taken the output over: nothing may be published
 DISK_FULL = "disk_full"
 GONE = "journal_gone"
-BROKEN = {DISK_FULL: errno.ENOSPC, GONE: errno.ENOENT}  # the run ends as broken, whatever the engine repeats
+UNSAVED = "journal_unsaved"
+# The run ends as broken, whatever the engine repeats.
+BROKEN = {DISK_FULL: errno.ENOSPC, GONE: errno.ENOENT, UNSAVED: errno.EIO}
 POLL_SECONDS = 1.0
 
 _signs: weakref.WeakSet[StopSign] = weakref.WeakSet()  # all of the process: whoever sets one sets those of its run
 _given: dict[str, dict[str, str]] = {}  # the reasons given in this process, by the path of their file
-_lock = threading.RLock()  # a signal may come while its thread holds it
+_lock = threading.RLock()
 
 
 class StopSign:
-    """Says whether a run is to make no more calls. Safe for threads."""
+    """Says whether a run is to make no more calls. Safe for threads, not for a signal's handler: a store's client is
+    not."""
 
     def __init__(self, journal_folder: str) -> None:
         self._path = _path(journal_folder)
@@ -43,14 +49,16 @@ class StopSign:
     def set(self, kind: str, message: str) -> None:
         """Stops the run: `kind` is one of those above, or an account error's reason; `message` is for people. Never
         raises OSError."""
+        lost = kind == LOCK_LOST
         with _lock:
             for sign in _signs:
                 if sign._path == self._path:
                     sign.event.set()
-            given = _given.setdefault(self._path, {"kind": kind, "message": message})
+            if lost or self._path not in _given:
+                _given[self._path] = {"kind": kind, "message": message}
             try:
-                if _is_there(files.parent(self._path)) and not files.exists(self._path):
-                    files.write_json(self._path, given)
+                if lost or (_is_there(files.parent(self._path)) and not files.exists(self._path)):
+                    files.write_json(self._path, _given[self._path])
             except OSError:  # a full disk must not stand in the way of the reason, which may be just that
                 with contextlib.suppress(OSError):
                     files.remove([f"{self._path}.part"])
@@ -59,23 +67,30 @@ class StopSign:
         """Whether anybody stopped the run."""
         if not self.event.is_set() and time.monotonic() - self._checked > POLL_SECONDS:
             self._checked = time.monotonic()
-            if files.exists(self._path):
-                self.event.set()
+            with contextlib.suppress(OSError):  # a store that has no time for this: the next look will tell
+                if files.exists(self._path):
+                    self.event.set()
         return self.event.is_set()
 
 
 def reason(journal_folder: str) -> dict[str, str] | None:
     """Why a run was stopped: `kind` and `message`, or None where it was not."""
     path = _path(journal_folder)
+    given = _given.get(path)
+    if given is not None and given["kind"] == LOCK_LOST:
+        return given
     if files.exists(path):
         found: dict[str, str] = files.read_json(path)
         return found
-    return _given.get(path)
+    return given
 
 
 def check(journal_folder: str) -> None:
-    """Raises OSError where a run's journal could not be written any more: then it must not be published as it is."""
+    """Raises where a run must not be published as it is: LockLost where another one has taken its output over, which
+    publishes what the journal has; OSError where the journal could not be written any more."""
     given = reason(journal_folder)
+    if given is not None and given["kind"] == LOCK_LOST:
+        raise LockLost(given["message"])
     if given is not None and given["kind"] in BROKEN:
         number = BROKEN[given["kind"]]
         raise OSError(number, os.strerror(number), journal_folder)
@@ -87,4 +102,4 @@ def _path(journal_folder: str) -> str:
 
 def _is_there(folder: str) -> bool:
     """False for the folder of a run that is published, or was removed: it is not to be made again."""
-    return not files.is_local(folder) or os.path.isdir(folder)
+    return os.path.isdir(folder) if files.is_local(folder) else files.exists(files.join(folder, HEADER_FILE))

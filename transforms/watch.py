@@ -16,6 +16,7 @@ from transforms.plan import PLAN_FILE
 from transforms.tally import Tally, add, row_tally
 
 _LOOK_SECONDS = 1.0  # between looks at the workers' signs of life
+_STORE_SECONDS = 5.0  # between any looks at a store, where each costs a request for each 1,000 objects
 _FRESH_SECONDS = 30.0  # how old one may be to say what is under way now
 
 
@@ -69,11 +70,14 @@ class Progress:
 
 
 class JournalWatch:
-    """Follows a run's journal folder. Each `update` reads only what was added. `clock` is monotonic, in seconds."""
+    """Follows a run's journal folder. Each `update` reads only what was added; on a store it looks no more often than
+    objects come. `clock` is monotonic, in seconds."""
 
     def __init__(self, output: str, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = Layout(output).journal(run_id)
         self._clock = clock
+        self._every = 0.0 if files.is_local(output) else _STORE_SECONDS
+        self._next = clock()
         self._read: dict[str, int] = {}
         self._beats: dict[str, tuple[Beat, float]] = {}  # and how old each of them is said or seen to be
         self._news = clock()
@@ -83,6 +87,10 @@ class JournalWatch:
     def update(self) -> Progress:
         """Reads what is new. Raises OSError where the folder cannot be read."""
         progress, now = self.progress, self._clock()
+        if now < self._next:
+            progress.silent_seconds = now - self._news
+            return progress
+        self._next = now + self._every
         before = progress.done, progress.todo
         if progress.rows is None:
             self._read_plan()

@@ -23,11 +23,8 @@ def write_report(layout: Layout, path: str) -> None:
     except (OSError, ValueError) as error:
         raise UsageError(f"{layout.root}: cannot be reported on: {error}") from None
     page = render(contents).encode("utf-8", "replace")  # half of a surrogate pair, as JSON can hold
-    aside = f"{path}.part"
     try:
-        with files.create(aside) as stream:
-            stream.write(page)
-        files.move(aside, path)
+        files.write(path, page)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 

@@ -12,7 +12,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 _PROGRAM = """
 import signal, subprocess
 from pipelines.interrupts import Interrupts
-with Interrupts(lambda name: print(name, flush=True)).handled():
+def save():
+    print("saved", flush=True)
+with Interrupts(lambda name: print(name, flush=True), save).handled():
     print(subprocess.Popen(["sleep", "300"]).pid, flush=True)
     while True:
         signal.pause()
@@ -40,7 +42,8 @@ def test_what_was_started_ends_too(number: signal.Signals) -> None:
     assert process.poll() is None
     assert runs(child)
     process.send_signal(number)
-    _out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
+    assert out == "saved\n"
     assert process.returncode == 130
     assert "stopping: calls under way are finished and kept" in err
     end = time.monotonic() + 60

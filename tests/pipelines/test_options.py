@@ -48,12 +48,14 @@ def test_the_command_is_kept_without_secrets_and_without_which_rows() -> None:
         "--input=a b.jsonl",
         *("--set", "model.headers={X: hush-hush}"),
         *("--set", "model.api_key_env=MY_KEY"),
+        *("--s3_secret_access_key", "hush2", "--s3_session_token=hush3", "--s3_region_name", "eu-west-1"),
         *("--set=model.base_url=https://me:pass@host/v1", "--retry", "all", "--limit=3", "--on-change=keep"),
     ]
     command = options(*argv).command
     assert command.startswith("python -m pipelines.classify '--input=a b.jsonl' --set ")
     assert "hush" not in command
     assert "pass" not in command
+    assert "eu-west-1" in command
     assert "model.api_key_env=MY_KEY" in command
     tried = again(command, "--retry-reason=refusal")
     assert tried.endswith(" --retry-reason=refusal")

@@ -1,7 +1,7 @@
 """Publishing is cut short at every step, as by kill -9, and the next launch makes it whole.
 
-A crash is an exception that nobody catches, raised before the n-th operation that changes the file system. Before
-each operation a reader looks at what is published, as he could at any time.
+A crash is an exception that nobody catches, raised before the n-th operation that changes the file system or the
+store. Before each operation a reader looks at what is published, as he could at any time.
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.client import BaseClient
 
 from transforms import files
 from transforms.commit import publish
@@ -42,6 +43,14 @@ class Disk:
             (os, "makedirs"),
         ):
             patch.setattr(owner, name, self._watched(getattr(owner, name)))
+        request = BaseClient._make_api_call
+        change = self._watched(request)
+
+        def call(client: Any, operation: str, arguments: Any) -> Any:
+            changes = operation.startswith(("Put", "Copy", "Delete", "Complete"))
+            return (change if changes else request)(client, operation, arguments)
+
+        patch.setattr(BaseClient, "_make_api_call", call)
 
     def run(self, action: Callable[[], None], operations: int) -> bool:
         """Whether `action` came to its end within so many operations."""
@@ -129,11 +138,11 @@ class Output:
             ("stays", "refusal", EARLIER),
         ]
         (path,) = self.layout.accounts()
-        account = json.loads(Path(path).read_text())
+        account = files.read_json(path)
         assert (account["run_id"], account["ok"], account["failed"]) == (RUN, 4, 1)
         for folder in (self.layout.stages, self.layout.journals):
             assert files.subfolders(folder) == []
-        names = [path.name for path in Path(self.layout.results).iterdir()]
+        names = [files.name(info.path) for info in files.listing(self.layout.results)]
         assert len(names) == 3
         assert not [name for name in names if name.endswith(".part")]
 
@@ -145,6 +154,29 @@ class Output:
             if key not in self._seen:
                 self._seen[key] = self.make.rows(path)
             found += self._seen[key]
+        return found
+
+
+class StoreOutput(Output):
+    """The same in a bucket."""
+
+    def __init__(self, root: Path, make: Any, name: str, s3: Any) -> None:
+        super().__init__(root, make, name)
+        for path in root.rglob("*"):
+            if path.is_file():
+                s3.put(f"{root.name}/{path.relative_to(root)}", path.read_bytes())
+        self._local = root / "copy"
+        self.layout = Layout(f"{s3.root}/{root.name}")
+
+    def _published(self, folder: str) -> list[dict[str, Any]]:
+        """The rows of all objects, each read once: no object changes under its name."""
+        found: list[dict[str, Any]] = []
+        for info in files.listing(folder):
+            if info not in self._seen:
+                with files.open_read(info.path) as stream:
+                    self._local.write_bytes(stream.read())
+                self._seen[info] = [json.loads(line) for line in self._local.read_bytes().splitlines()]
+            found += self._seen[info]
         return found
 
 
@@ -200,3 +232,17 @@ def test_the_last_step_is_done_again_after_a_cut(outputs: Callable[[str], Output
         if ended:
             break
     assert operations > 15
+
+
+@pytest.mark.parametrize("step", ["publish", "launch"])
+def test_cut_short_at_every_step_on_a_store(tmp_path: Path, make: Any, s3: Any, step: str) -> None:
+    """There a move is a copy and then a removal, and a folder goes object by object."""
+    for operations in range(MOST):
+        output = StoreOutput(tmp_path / str(operations), make, "jsonl", s3)
+        with pytest.MonkeyPatch.context() as patch:
+            ended = Disk(patch, output.look).run(getattr(output, step), operations)
+            output.launch()
+        output.check()
+        if ended:
+            break
+    assert 12 < operations < MOST

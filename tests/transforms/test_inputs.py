@@ -44,6 +44,23 @@ class TestFindInputs:
         found = [Path(item.path).relative_to(tmp_path).as_posix() for item in find_inputs([f"{tmp_path}{end}"])]
         assert found == ["a/[e]", "a/b/d", "a/c.jsonl", "b.csv"]
 
+    @pytest.mark.parametrize("end", ["", "/", "/**"])
+    def test_on_a_store_too(self, s3: Any, end: str) -> None:
+        for name in ("b.csv", "a/c.jsonl", "a/b/d"):
+            s3.put(f"in/{name}", b"x" * len(name))
+        if end != "/**":
+            for name in ("_SUCCESS", ".hidden", "_tmp/x.jsonl", ".git/y", "folder/"):
+                s3.put(f"in/{name}", b"")
+        s3.put("input/other.jsonl", b"")
+        found = find_inputs([f"{s3.root}/in{end}"])
+        assert [(item.path.removeprefix(f"{s3.root}/in/"), item.size) for item in found] == [
+            ("a/b/d", 5),
+            ("a/c.jsonl", 9),
+            ("b.csv", 5),
+        ]
+        with pytest.raises(InputError, match="no file matches 's3://"):
+            find_inputs([f"{s3.root}/nothing"])
+
 
 def detected(folder: Path, name: str, content: bytes, stated: str = "auto") -> str:
     path = folder / name

@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from transforms import files
@@ -38,6 +39,17 @@ def layout(tmp_path: Path, make: Any) -> Layout:
     for number in (0, 1):
         write(tmp_path / "results" / f"20260101T000001-b-0000{number}-of-00002.parquet", later, schema)
     return Layout(str(tmp_path))
+
+
+def test_on_a_store_too(s3: Any, layout: Layout) -> None:
+    far = Layout(f"{s3.root}/out")
+    for path in layout.shards(layout.results):
+        s3.put(f"out/results/{files.name(path)}", Path(path).read_bytes())
+    schema = same_columns(far, RUN, result_schema(LABEL, {"city": pa.string()}))
+    assert s3.keys() == [f"out/results/{files.name(path)}" for path in layout.shards(layout.results)]
+    for path in far.shards(far.results):
+        with files.open_read(path) as stream:
+            assert set(pq.read_schema(stream).names) == set(schema.names) >= {"stars", "city"}
 
 
 def contents(layout: Layout) -> dict[str, bytes]:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from transforms import files, stop
-from transforms.stop import BROKEN, BUDGET, DISK_FULL, INTERRUPTED, StopSign, check, reason
+from transforms.journal import HEADER_FILE
+from transforms.lock import LockLost
+from transforms.stop import BROKEN, BUDGET, DISK_FULL, INTERRUPTED, LOCK_LOST, StopSign, check, reason
 
 
 def test_not_stopped(tmp_path: Path) -> None:
@@ -85,3 +87,36 @@ def test_a_run_whose_journal_cannot_be_written_is_not_published(tmp_path: Path, 
             check(str(tmp_path))
     else:
         check(str(tmp_path))
+
+
+def test_a_lost_lock_goes_before_all_other_reasons(tmp_path: Path) -> None:
+    sign = StopSign(str(tmp_path))
+    sign.set(INTERRUPTED, "SIGINT")
+    sign.set(LOCK_LOST, "taken over")
+    sign.set(INTERRUPTED, "SIGTERM")
+    assert reason(str(tmp_path)) == {"kind": LOCK_LOST, "message": "taken over"}
+    assert '"lock_lost"' in (tmp_path / "stop.json").read_text()  # for other processes
+    with pytest.raises(LockLost, match="taken over"):
+        check(str(tmp_path))
+
+
+def test_a_lost_lock_is_known_where_it_cannot_be_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, value: Any) -> None:
+        raise OSError(5, "no connection", path)
+
+    StopSign(str(tmp_path)).set(INTERRUPTED, "SIGINT")
+    monkeypatch.setattr(files, "write_json", refuse)
+    StopSign(str(tmp_path)).set(LOCK_LOST, "taken over")
+    with pytest.raises(LockLost, match="taken over"):
+        check(str(tmp_path))
+
+
+def test_on_a_store_a_run_that_is_published_stays_so(s3: Any) -> None:
+    folder = f"{s3.root}/out/journal/run"
+    sign = StopSign(folder)
+    sign.set(INTERRUPTED, "SIGINT")
+    assert sign.is_set()
+    assert s3.keys() == []
+    s3.put(f"out/journal/other/{HEADER_FILE}", b"{}")
+    StopSign(f"{s3.root}/out/journal/other").set(INTERRUPTED, "SIGINT")
+    assert b"SIGINT" in s3.get("out/journal/other/stop.json")
