@@ -96,6 +96,7 @@ class Output(Section):
     escape_formulas: bool = True  # csv: an apostrophe before a text that a spreadsheet would take for a formula
     rows_per_shard: PositiveInt = 100_000
     table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
+    report: bool = True  # a page about all runs when one ends
 
     @model_validator(mode="after")
     def _table_is_one(self) -> Output:
