@@ -115,7 +115,7 @@ def test_the_table_and_its_command(failed: Any, own_server: Any) -> None:
     # The command that it says does what it says.
     said = next(line for line in lines if "--retry-reason=" in line)
     again = shlex.split(said)
-    assert again[:3] == ["python", "-m", "pipelines.classify"]
+    assert again[1:3] == ["-m", "pipelines.classify"]
     assert failed.run(*again[5:]).code == 0  # workspace gives --config FILE itself
     assert set(own_server.requests) == GARBLED | REFUSED | DOWN
 
