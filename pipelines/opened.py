@@ -31,7 +31,10 @@ def open_output(path: str) -> Output:
     if not layout.accounts() and not any(files.subfolders(f) or files.listing(f) or _is_there(f) for f in folders):
         raise nothing_in(path)
     account = _last_account(layout)
-    return Output(path, layout, account, Published.of(layout, account))
+    try:
+        return Output(path, layout, account, Published.of(layout, account))
+    except ValueError as error:
+        raise UsageError(f"{path}: the configuration in its last account cannot be read: {error}") from None
 
 
 def layout_of(path: str) -> Layout:

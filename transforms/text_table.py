@@ -7,19 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from transforms.write import ShardFormat
+from transforms.records import Row
+from transforms.write import ShardFormat, ShardWriter
 
 
 def write_rows(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, str | None]]) -> int:
     """Writes rows of texts and returns how many they are. In CSV null is an empty cell, and what a spreadsheet would
     take for a formula has an apostrophe in front: see csv_file. A file that cannot be finished is removed. Raises
     OSError."""
-    written = 0
     schema = pa.schema([(name, pa.string()) for name in columns])
     writer = ShardFormat(path.rsplit(".", 1)[-1], 1, schema).writer(path)
+    return write_all(path, writer, ({name: row.get(name) for name in columns} for row in rows))
+
+
+def write_all(path: str, writer: ShardWriter, rows: Iterable[Row]) -> int:
+    """Writes rows with the writer that has opened `path` and returns how many they are. A file that cannot be finished
+    is removed."""
+    written = 0
     try:
         for row in rows:
-            writer.write({name: row.get(name) for name in columns})
+            writer.write(row)
             written += 1
         writer.close()
     except BaseException:
