@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from pipelines.config import UsageError
-from pipelines.estimate import spec_of
+from pipelines.estimate import spec_of, stands
 from pipelines.graph import RunSpec
 from pipelines.launch import check
 from pipelines.options import Options
 from pipelines.prepare import check_request
 from pipelines.terminal import say
 from transforms import digests
+from transforms.database import DatabaseError
 from transforms.digests import DigestSet, digest
 from transforms.llm.chat import Preview
 from transforms.llm.client import draft
@@ -23,7 +24,6 @@ from transforms.records import Record
 from transforms.resume import done_ids
 from transforms.screen import Screen
 from transforms.settings import Settings
-from transforms.standing import standing
 
 _SHOWN = 3  # requests, unless --limit says how many
 
@@ -35,10 +35,9 @@ def dry_run(settings: Settings, options: Options) -> int:
     first, *others = settings.model.per_endpoint
     try:
         client, missing = draft(settings.task, first, settings.limits)
-        found = standing(checked.layout)
-    except (OSError, ValueError) as error:
+        spec = spec_of(settings, options, checked, stands(settings, checked))
+    except (OSError, ValueError, DatabaseError) as error:
         raise UsageError(str(error)) from None
-    spec = spec_of(settings, options, checked, found)
     prompts = Prompts(settings.task, settings.input, settings.model)
     shown = 0
     for record in islice(to_do(spec), options.limit or _SHOWN):

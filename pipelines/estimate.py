@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipelines.broken import root_cause
 from pipelines.config import UsageError, task_hash
 from pipelines.figures import Figures, Line, count, table
 from pipelines.graph import RunSpec
 from pipelines.launch import BROKEN_CODE, Checked, check, make_spec, new_run_id
 from pipelines.options import Options
 from pipelines.prepare import check_request
-from pipelines.summary import root_cause
 from pipelines.survey import survey
 from pipelines.terminal import say
+from transforms.database import DatabaseError
 from transforms.learned import learned
 from transforms.llm.secrets import masked
 from transforms.resume import Prior
 from transforms.settings import Settings
 from transforms.standing import Standing, standing
 from transforms.survey import Survey
+from transforms.table import has_tables, table_spec
 
 
 def estimate(settings: Settings, options: Options) -> int:
@@ -26,11 +28,11 @@ def estimate(settings: Settings, options: Options) -> int:
     check_request(settings)
     checked = check(settings, options)
     try:
-        found = standing(checked.layout)
+        found = stands(settings, checked)
         known = learned(found, task_hash(settings))
-    except (OSError, ValueError) as error:
+        spec = spec_of(settings, options, checked, found)
+    except (OSError, ValueError, DatabaseError) as error:
         raise UsageError(f"output.path: {error}") from None
-    spec = spec_of(settings, options, checked, found)
     digests = b"".join(item.digest for item in known)
     say("estimate: reading the input", error=True)
     try:
@@ -53,6 +55,15 @@ def estimate(settings: Settings, options: Options) -> int:
     return 0
 
 
+def stands(settings: Settings, checked: Checked) -> Standing:
+    """What the output holds, in its files or its tables. Raises OSError, ValueError or DatabaseError where it cannot be
+    read."""
+    name = settings.output.table
+    table = None if name is None else table_spec(name)
+    is_there = table is None or has_tables(table)
+    return standing(checked.layout, table if is_there else None)
+
+
 def spec_of(settings: Settings, options: Options, checked: Checked, found: Standing) -> RunSpec:
     """The run as it would be, with journals that are not published yet among what it finds done."""
     layout = checked.layout
@@ -60,8 +71,13 @@ def spec_of(settings: Settings, options: Options, checked: Checked, found: Stand
     if checked.redo:
         return replace(spec, prior=[], recovered=[], prior_failures=[])
     journals = [Prior(path, False, is_journal=True) for path in found.journals]
-    published = [*(Prior(path, False) for path in found.results), *(Prior(path, True) for path in found.failures)]
-    return replace(spec, prior=[*published, *journals], recovered=journals, prior_failures=found.failures)
+    published = found.published
+    return replace(
+        spec,
+        prior=[*published.priors(), *journals],
+        recovered=journals,
+        prior_failures=list(published.failure_files),
+    )
 
 
 def row_lines(seen: Survey) -> list[Line]:

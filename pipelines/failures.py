@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from pipelines import outputs
-from pipelines.invocation import again
 from pipelines.options import check_reasons
 from pipelines.terminal import say
 from pipelines.usage import UsageError
-from transforms.llm.text import excerpt
 
 if TYPE_CHECKING:
-    from transforms.failures import ReasonCount
-    from transforms.layout import Layout
-
-_LONG_ID = 40  # characters of an id that a terminal shows in front of the message
+    from transforms.records import Row
 
 _EPILOG = """\
 examples:
@@ -37,7 +31,8 @@ examples:
 not replaced. Records are written as they were read: for a row that was shortened by input.on_oversized: truncate,
 as it was sent. What could not be read as a record, and for --ids what has no id, is left out and counted.
 
-exit codes: 0 done, also where there are no failures; 2 wrong usage, or a directory or file that cannot be read
+exit codes: 0 done, also where there are no failures; 2 wrong usage, or a directory, file or database that
+cannot be read
 """
 
 
@@ -49,113 +44,51 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _failures(argv: Sequence[str]) -> None:
     given = _parser().parse_args(argv)
     reasons = check_reasons(given.reason, "--reason")
-    layout = outputs.open_output(given.output)
+    from pipelines.opened import check_new, open_output, say_unpublished  # late: Beam takes longer than --help may
+
+    output = open_output(given.output)
     for flag, path in (("--write", given.write), ("--ids", given.ids)):
         if path is not None:
-            outputs.check_new(path, [layout], flag)
+            check_new(path, [output], flag)
     if given.write is not None and given.write == given.ids:
         raise UsageError("--write and --ids name the same file")
 
-    from transforms.failures import by_reason, failure_rows, selected
+    from pipelines.failure_table import print_failures
+    from transforms.failures import by_reason, selected
+    from transforms.published import Unreadable
 
-    def rows() -> Any:
-        return selected(failure_rows(layout.shards(layout.failures)), reasons, retryable=given.retryable)
+    def rows() -> Iterator[Row]:
+        return selected(output.published.failures(), reasons, retryable=given.retryable)
 
     try:
         counts = by_reason(rows())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the failures cannot be read: {error}") from None
-    outputs.say_unpublished(layout, given.output)
-    if not counts:
-        say(f"no failures{' like that' if reasons or given.retryable else ''} in {given.output}")
-    else:
-        _print(counts, layout)
-    try:
+        say_unpublished(output)
+        if not counts:
+            say(f"no failures{' like that' if reasons or given.retryable else ''} in {given.output}")
+        else:
+            print_failures(counts, output.account.get("command"))
+        every = sum(count.rows for count in counts)
         if given.write is not None:
-            written = _write_records(given.write, rows())
-            left_out = sum(count.rows for count in counts) - written
+            left_out = every - (written := _write_records(given.write, rows()))
             note = f"; {left_out:,} that could not be read as a record are left out" if left_out else ""
             say(f"{given.write}: {written:,} records{note}")
         if given.ids is not None:
-            written = _write_ids(given.ids, rows())
-            left_out = sum(count.rows for count in counts) - written
+            left_out = every - (written := _write_ids(given.ids, rows()))
             say(f"{given.ids}: {written:,} ids{f'; {left_out:,} without one are left out' if left_out else ''}")
+    except Unreadable as error:
+        raise UsageError(f"the failures cannot be read: {error}") from None
     except OSError as error:
         raise UsageError(f"cannot be written: {error}") from None
 
 
-def _print(counts: list[ReasonCount], layout: Layout) -> None:
-    from pipelines.table import cut, table, terminal_width
-
-    width = terminal_width()
-    rows = [["reason", "rows", "tried again", "cost", "example"]]
-    for count in counts:
-        for at, (identifier, message) in enumerate(count.examples):
-            name = "(no id)" if identifier is None else excerpt(identifier, _LONG_ID if width else len(identifier))
-            shown = f"{name}: {message}"
-            rows.append([*(_cells(count) if at == 0 else ["", "", "", ""]), shown])
-    for line in table(rows, right=(1, 3), width=width):
-        say(line)
-    total = sum(count.rows for count in counts)
-    costs = [count.cost_usd for count in counts if count.cost_usd is not None]
-    say(cut(f"{total:,} in all{f', which cost ${sum(costs):,.4f}' if costs else ''}", width))
-    for line in _advice(counts, outputs.last_account(layout).get("command")):
-        say(line)
-
-
-def _cells(count: ReasonCount) -> list[str]:
-    if count.uncalled:
-        tried = "looked at anew"
-    elif count.retryable == count.rows:
-        tried = "yes"
-    else:
-        tried = "if asked" if count.retryable == 0 else f"{count.retryable:,} of them"
-    cost = "" if count.cost_usd is None else f"${count.cost_usd:,.4f}"
-    return [count.reason, f"{count.rows:,}", tried, cost]
-
-
-def _advice(counts: list[ReasonCount], command: str | None) -> list[str]:
-    """How they are tried again, by the command of the last run where its account has it."""
-    lines = []
-    final = [count.reason for count in counts if not count.uncalled and count.retryable < count.rows]
-    if any(count.retryable for count in counts):
-        lines += ["", "those that may pass are tried again by the same command:", f"  {_again(command)}"]
-    if final:
-        flag = f"--retry-reason={','.join(final)}"
-        lines += ["", "to try those again that are final for now:", f"  {_again(command, flag)}"]
-        lines += ["or every failure, whatever its reason:", f"  {_again(command, '--retry=all')}"]
-    if any(count.uncalled for count in counts):
-        lines += [
-            "",
-            "those that were set aside before a call are looked at anew by every run: change the record, or the "
-            "setting that its message names",
-        ]
-    return lines
-
-
-def _again(command: str | None, *flags: str) -> str:
-    return again(command, *flags) if command else " ".join(["(the command of the run)", *flags])
-
-
-def _write_records(path: str, rows: Any) -> int:
+def _write_records(path: str, rows: Iterable[Row]) -> int:
     from transforms.shards import JsonlWriter
+    from transforms.text_table import write_all
 
-    written = 0
-    writer = JsonlWriter(path)
-    try:
-        for row in rows:
-            if isinstance(row.get("input"), dict):
-                writer.write(row["input"])
-                written += 1
-        writer.close()
-    except BaseException:
-        writer.discard()
-        os.remove(path)
-        raise
-    return written
+    return write_all(path, JsonlWriter(path), (row["input"] for row in rows if isinstance(row.get("input"), dict)))
 
 
-def _write_ids(path: str, rows: Any) -> int:
+def _write_ids(path: str, rows: Iterable[Row]) -> int:
     written = 0
     with open(path, "x", encoding="utf-8") as stream:
         for row in rows:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pipelines import file_systems, pilot, summary
+from pipelines.broken import print_broken
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
@@ -19,6 +20,7 @@ from pipelines.options import Options
 from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, check_writable, prepare
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
+from pipelines.right import print_right
 from pipelines.terminal import say
 from transforms import files, rolled_journal, stop, workers
 from transforms.account import spent_usd
@@ -135,15 +137,16 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
             workers.close_all()
             found = _after_break(layout, run_id, table, output) if interrupts.came() else None
             if found is None:
-                summary.print_broken(error, layout)
+                print_broken(error, layout)
                 return BROKEN_CODE
             account = found
         summary.print_account(account, layout)
         if settings.task.expected is not None:
-            summary.print_right(settings.task, layout)
+            print_right(account, layout)
         if drawn is not None:
             pilot.print_projection(settings, options, drawn, account, price)
-        write_report_if_possible(layout)
+        if settings.output.report:
+            write_report_if_possible(layout)
         return summary.exit_code(account)
 
 

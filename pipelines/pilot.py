@@ -12,13 +12,13 @@ from pipelines.invocation import without
 from pipelines.options import Options
 from pipelines.survey import survey
 from pipelines.terminal import say
-from transforms import files
 from transforms.account import COMPLETE, PILOT, spent_usd
 from transforms.digests import digest
 from transforms.layout import Layout
 from transforms.learned import of_run
 from transforms.llm.price_table import Found
-from transforms.resume import Prior, Retry, done_ids
+from transforms.published import Published
+from transforms.resume import Retry, done_ids
 from transforms.sample import threshold
 from transforms.settings import Settings
 from transforms.survey import Survey
@@ -48,10 +48,9 @@ def print_projection(
         return
     layout, run_id = Layout(drawn.spec.output), account["run_id"]
     sizes = {item.digest: item.size for item in drawn.seen.picked}
-    results = [path for path in layout.shards(layout.results) if _of(path, run_id)]
-    failures = [path for path in layout.shards(layout.failures) if _of(path, run_id)]
-    observed = [item.observation._replace(size=sizes.get(item.digest)) for item in of_run(results, failures, run_id)]
-    done = _done(results, failures, run_id, options.retry, options.retry_reasons)
+    published = Published.of(layout, account)
+    observed = [item.observation._replace(size=sizes.get(item.digest)) for item in of_run(published, run_id)]
+    done = _done(published.of_run(run_id), options.retry, options.retry_reasons)
     rest = drawn.seen.todo - len(done), drawn.seen.todo_size - sum(sizes.get(value, 0) for value in done)
     if not rest[0]:
         say("\nthe pilot was all there was to do")
@@ -63,12 +62,6 @@ def print_projection(
     say(f"go on with: {without(options.command, '--pilot')}")
 
 
-def _of(path: str, run_id: str) -> bool:
-    return files.name(path).startswith(f"{run_id}-")
-
-
-def _done(results: list[str], failures: list[str], run_id: str, retry: Retry, reasons: tuple[str, ...]) -> set[bytes]:
-    """Digests of what the run has done for good; a failure that may be tried again is left to do."""
-    runs = frozenset({run_id})
-    priors = [*(Prior(path, False) for path in results), *(Prior(path, True, runs) for path in failures)]
-    return {digest(identifier) for prior in priors for identifier in done_ids(prior, retry, reasons)}
+def _done(published: Published, retry: Retry, reasons: tuple[str, ...]) -> set[bytes]:
+    """Digests of what is done for good; a failure that may be tried again is left to do."""
+    return {digest(identifier) for prior in published.priors() for identifier in done_ids(prior, retry, reasons)}

@@ -6,6 +6,7 @@ Every check raises UsageError with one line that names the thing.
 from __future__ import annotations
 
 import os
+import shlex
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from transforms.llm.prompts import Prompts
 from transforms.llm.secrets import masked
 from transforms.llm.template import Template
 from transforms.read import first_fields, shown_path
-from transforms.records import Fields
+from transforms.records import Fields, compact_json
 from transforms.rows import result_schema, type_name, type_of
 from transforms.settings import Input, Settings
 from transforms.store import Unsupported
@@ -207,9 +208,7 @@ def _check_columns(settings: Settings, reading: Reading, surveyed: Sequence[Surv
 
 def _check_task(settings: Settings, where: str, known: Sequence[str]) -> None:
     _check_column("input.text", settings.input.text, where, known)
-    _check_column("task.expected", settings.task.expected, where, known)
-    for name in settings.input.carry:
-        _check_column("input.carry", name, where, known)
+    _check_optional(settings, where, known)
     try:
         Prompts(settings.task, settings.input, settings.model).check(known, where)
     except ValueError as error:
@@ -219,6 +218,27 @@ def _check_task(settings: Settings, where: str, known: Sequence[str]) -> None:
 def _check_column(key: str, name: str | None, where: str, known: Sequence[str]) -> None:
     if name is not None and name not in known:
         raise UsageError(f"{key}: {where} has no column {name!r}; its columns are: {', '.join(known)}")
+
+
+def _check_optional(settings: Settings, where: str, known: Sequence[str]) -> None:
+    """Columns that a run can do without: all that are missing are named, each with what leaves it out."""
+    expected, carry = settings.task.expected, settings.input.carry
+    problems = []
+    if expected is not None and expected not in known:
+        problems.append(_missing("task.expected", [expected], where, known, "task.expected=null"))
+    if unknown := [name for name in carry if name not in known]:
+        left: Any = [name for name in carry if name in known]
+        if isinstance(carry, dict):
+            left = {name: carry[name] for name in left}
+        problems.append(_missing("input.carry", unknown, where, known, f"input.carry={compact_json(left)}"))
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def _missing(key: str, names: Sequence[str], where: str, known: Sequence[str], override: str) -> str:
+    shown, columns = ", ".join(map(repr, names)), ", ".join(known)
+    without = f"--set {shlex.quote(override)} leaves {'it' if len(names) == 1 else 'them'} out"
+    return f"{key}: {where} has no column {shown}; its columns are: {columns}; {without}"
 
 
 def _uses_text(settings: Settings) -> bool:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import re
-import signal
-import sys
-import warnings
 from collections.abc import Sequence
-from typing import NoReturn
 
-from pipelines.terminal import say, survive_any_terminal
-from pipelines.usage import UsageError
-from transforms.llm.secrets import masked
+from pipelines import outputs
 
 _EPILOG = """\
 It reads what the run leaves on the disk, so it works for any engine and from any machine that sees the directory.
@@ -23,40 +16,23 @@ exit codes: 0 shown, 2 wrong usage or no output there, 130 interrupted
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message.removeprefix("argument "))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Shows a run. Returns the exit code."""
-    survive_any_terminal()
-    try:
-        options = _parser().parse_args(argv)
-        logging.disable(logging.CRITICAL)
-        warnings.simplefilter("ignore")
-        # Late: it imports apache_beam.
-        from pipelines.watching import watch
+    """The command. Returns the exit code."""
+    return outputs.run(_watch, argv)
 
-        watch(options.output, once=options.once, silent_seconds=options.silent)
-    except UsageError as error:
-        say(f"paidonce: {error}", error=True)
-        return 2
-    except OSError as error:
-        say(f"paidonce: {options.output}: {masked(error.strerror or str(error))}", error=True)
-        return 2
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    return 0
+
+def _watch(argv: Sequence[str]) -> None:
+    given = _parser().parse_args(argv)
+    from pipelines.watching import watch  # late: Beam takes longer than --help may
+
+    watch(given.output, once=given.once, silent_seconds=given.silent)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = outputs.Parser(
         prog="python -m pipelines.watch",
-        description="Show how the run into an output directory is going, until it ends.",
+        description="How the run into an output directory is going, until it ends.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("output", metavar="OUT", help="the run's output directory: its --output, or output.path")
     parser.add_argument("--once", action="store_true", help="show it as it is now, as one line, and end")
@@ -77,4 +53,4 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

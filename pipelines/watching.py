@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import Any
 
 from pipelines import summary
+from pipelines.opened import layout_of, nothing_in
 from pipelines.progress import Show, clock
 from pipelines.terminal import say
-from pipelines.usage import UsageError
 from transforms import files
 from transforms.heartbeat import beat_seconds
 from transforms.holder import holder
@@ -25,10 +24,10 @@ _STORE_SECONDS = 5.0  # where each look is some requests
 def watch(output: str, *, once: bool, silent_seconds: float) -> None:
     """Shows the run that is going in `output` until it ends (`once`: as it is now), or the last one's account. Raises
     UsageError where there is no output of any run, OSError where a store refuses to say."""
-    layout = Layout(os.path.abspath(output) if files.is_local(output) else output)
+    layout = layout_of(output)
     run_id = _going(layout)
     if run_id is None and not layout.accounts() and holder(layout.root) is None:
-        raise UsageError(f"{output} holds no output of a run: no journal of one that is going, no account of another")
+        raise nothing_in(output)
     while run_id is None and holder(layout.root) is not None and _is_alive(layout):
         if once:
             say(f"a run is starting: {holder(layout.root)}")
@@ -142,3 +141,4 @@ def _show_last(layout: Layout, run_id: str | None) -> None:
     how = account["status"] if account["stop_reason"] is None else f"{account['status']}: {account['stop_reason']}"
     say(how)
     summary.print_figures(account)
+    summary.print_places(account, layout)

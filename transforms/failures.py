@@ -1,4 +1,4 @@
-"""The failure data set, read again: the rows that wait for another try, by their reasons."""
+"""Failures by their reasons: which there are, and what each of them came to."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transforms.records import Row
-from transforms.resume import read_jsonl
 from transforms.rows import UNCALLED
 
-EXAMPLES = 3
-
-
-def failure_rows(paths: Iterable[str]) -> Iterator[Row]:
-    """The rows of failure files. Raises OSError, or ValueError, naming file and line, for what is no failure row."""
-    for path in paths:
-        for number, row in enumerate(read_jsonl(path), 1):
-            if not isinstance(row.get("reason"), str) or "id" not in row:
-                raise ValueError(f"{path}, line {number}: no row of a failure: it has no reason or no id")
-            yield row
+EXAMPLES = 3  # rows that are kept of each reason
 
 
 def selected(rows: Iterable[Row], reasons: Collection[str] = (), *, retryable: bool = False) -> Iterator[Row]:
@@ -32,13 +22,13 @@ def selected(rows: Iterable[Row], reasons: Collection[str] = (), *, retryable: b
 @dataclass
 class ReasonCount:
     """The failures with one reason: how many, how many of them a run tries again unasked, what they cost in US
-    dollars as far as it is known, and the ids and messages of the first few."""
+    dollars as far as it is known, and the first few of them."""
 
     reason: str
     rows: int = 0
     retryable: int = 0
     cost_usd: float | None = None
-    examples: list[tuple[str | None, str]] = field(default_factory=list)
+    examples: list[Row] = field(default_factory=list)
 
     @property
     def uncalled(self) -> bool:
@@ -53,12 +43,27 @@ class ReasonCount:
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost
         if len(self.examples) < EXAMPLES:
-            self.examples.append((row["id"], str(row.get("message") or "")))
+            self.examples.append(row)
+
+
+class ReasonCounts:
+    """The counts of all reasons."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, ReasonCount] = {}
+
+    def add(self, row: Row) -> None:
+        """Counts a row."""
+        self._counts.setdefault(row["reason"], ReasonCount(row["reason"])).add(row)
+
+    def ordered(self) -> list[ReasonCount]:
+        """The most frequent first, of equally frequent ones in the order of the alphabet."""
+        return sorted(self._counts.values(), key=lambda count: (-count.rows, count.reason))
 
 
 def by_reason(rows: Iterable[Row]) -> list[ReasonCount]:
     """The counts of all reasons, the most frequent first."""
-    counts: dict[str, ReasonCount] = {}
+    counts = ReasonCounts()
     for row in rows:
-        counts.setdefault(row["reason"], ReasonCount(row["reason"])).add(row)
-    return sorted(counts.values(), key=lambda count: (-count.rows, count.reason))
+        counts.add(row)
+    return counts.ordered()

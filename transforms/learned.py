@@ -11,9 +11,8 @@ from transforms import journal
 from transforms.digests import digest
 from transforms.journal import OK
 from transforms.llm.projection import Observation
+from transforms.published import Published
 from transforms.records import Row
-from transforms.results import result_batches
-from transforms.resume import read_jsonl
 from transforms.rows import UNCALLED
 from transforms.standing import Standing
 
@@ -32,18 +31,20 @@ class Learned(NamedTuple):
 
 def learned(standing: Standing, task_hash: str) -> list[Learned]:
     """What is known of this very task, each row once, sorted by digest: of many some thousands, spread evenly."""
-    values = islice(_results(standing.results, "task_hash", task_hash), _MOST_READ)
-    failures = islice(_failures(standing.failures, "task_hash", task_hash), _MOST_READ)
+    of_task = ("task_hash", task_hash)
+    values = islice(_results(standing.published, *of_task), _MOST_READ)
+    failures = islice(_failures(standing.published, *of_task), _MOST_READ)
     unpublished = islice(_journals(standing.journals, task_hash), _MOST_READ)
     # Answers come first, so that they stand where an id has an older failure too.
     rows = heapq.nsmallest(_MOST, chain(values, failures, unpublished), key=lambda item: item.digest)
     return [next(same) for _digest, same in groupby(rows, key=lambda item: item.digest)]
 
 
-def of_run(results: list[str], failures: list[str], run_id: str) -> Iterator[Learned]:
+def of_run(published: Published, run_id: str) -> Iterator[Learned]:
     """All outcomes of one run's calls."""
-    yield from _results(results, "run_id", run_id)
-    yield from _failures(failures, "run_id", run_id)
+    its = published.of_run(run_id)
+    yield from _results(its, "run_id", run_id)
+    yield from _failures(its, "run_id", run_id)
 
 
 def observation(row: Row, *, ok: bool) -> Observation:
@@ -55,19 +56,17 @@ def observation(row: Row, *, ok: bool) -> Observation:
     return Observation(ok, row["attempts"], prompt, completion, row.get("cached_tokens"), row.get("latency_ms"))
 
 
-def _results(paths: list[str], mark: str, value: str) -> Iterator[Learned]:
-    for path in reversed(paths):
-        for batch in result_batches(path, [*_COLUMNS, *_MARKS]):
-            for row in batch.to_pylist():
-                if row[mark] == value:
-                    yield Learned(digest(row["id"]), observation(row, ok=True))
+def _results(published: Published, mark: str, value: str) -> Iterator[Learned]:
+    for batch in published.results([*_COLUMNS, *_MARKS], newest_first=True):
+        for row in batch.to_pylist():
+            if row[mark] == value:
+                yield Learned(digest(row["id"]), observation(row, ok=True))
 
 
-def _failures(paths: list[str], mark: str, value: str) -> Iterator[Learned]:
-    for path in reversed(paths):
-        for row in read_jsonl(path):
-            if row[mark] == value and _was_called(row):
-                yield Learned(digest(row["id"]), observation(row, ok=False))
+def _failures(published: Published, mark: str, value: str) -> Iterator[Learned]:
+    for row in published.failures(newest_first=True):
+        if row[mark] == value and _was_called(row):
+            yield Learned(digest(row["id"]), observation(row, ok=False))
 
 
 def _journals(paths: list[str], task_hash: str) -> Iterator[Learned]:

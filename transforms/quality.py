@@ -1,18 +1,20 @@
-"""How often an answer is the right one: a confusion matrix, gathered a batch at a time, and what follows from it.
+"""How often two columns say the same, counted as a stream: what is right and what was answered, or two answers.
 
-Knows nothing of Beam. Two answers can be compared in the same way: the one counts as expected, the other as given.
+Knows nothing of Beam. What is the same is said by agreement.texts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-EXPECTED = "expected"  # the result column that holds the right label
+from transforms.agreement import texts
+
+MOST_LABELS = 100  # distinct values of a side, up to which it holds labels and not texts
+_FEW_LABELS = 12  # so many are labels also where hardly any comes again
 
 
 class ClassQuality(NamedTuple):
@@ -41,71 +43,80 @@ class ClassQuality(NamedTuple):
 
 
 class Confusion:
-    """Counts of (expected, answered). Labels are compared as text: true as `true`, 1 as `1`. Memory grows with the
-    number of different pairs, not with rows."""
+    """Counts over rows whose left side, what was expected, is known. `rows` are those, `correct` those that agree:
+    a null on the right, the answer, is a wrong one. `unlabelled` counts the other rows, which say nothing.
+
+    `counts` has each (expected, answered); it is None once a side has more than MOST_LABELS distinct values, so that
+    memory does not grow with texts."""
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str | None]] = Counter()
-        self.unlabelled = 0  # rows without a right label, which say nothing
+        self.rows = 0
+        self.correct = 0
+        self.unlabelled = 0
+        self.counts: Counter[tuple[str, str | None]] | None = Counter()
 
     def add(self, expected: pa.Array, answered: pa.Array) -> None:
-        """Takes a batch in: two columns of equal length. An answer that is null is a wrong one."""
-        pairs = pa.table({"expected": as_text(expected), "answered": as_text(answered)})
-        labelled = pairs.filter(pc.is_valid(pairs["expected"]))
-        self.unlabelled += len(pairs) - len(labelled)
-        counted = labelled.group_by(["expected", "answered"], use_threads=False).aggregate([([], "count_all")])
-        for right, given, count in zip(*(counted[name].to_pylist() for name in _COUNTED), strict=True):
-            self.counts[right, given] += count
-
-    @property
-    def rows(self) -> int:
-        """Rows with a right label."""
-        return sum(self.counts.values())
-
-    @property
-    def correct(self) -> int:
-        """Rows whose answer is the right label."""
-        return sum(count for (right, given), count in self.counts.items() if right == given)
+        """Takes a batch in: two columns of equal length, of whatever types."""
+        left, right = texts(expected, answered.type), texts(answered, expected.type)
+        labelled = pc.is_valid(left)
+        left, right = left.filter(labelled), right.filter(labelled)
+        self.rows += len(left)
+        self.unlabelled += len(expected) - len(left)
+        self.correct += pc.sum(pc.equal(left, right)).as_py() or 0
+        if self.counts is None:
+            return
+        pairs = pa.table({"left": left, "right": right})
+        counted = pairs.group_by(["left", "right"], use_threads=False).aggregate([([], "count_all")])
+        if counted.num_rows > (MOST_LABELS + 1) ** 2:
+            self.counts = None
+            return
+        for row in counted.to_pylist():
+            self.counts[row["left"], row["right"]] += row["count_all"]
+        if any(len(set(side)) > MOST_LABELS for side in zip(*self.counts, strict=True)):
+            self.counts = None
 
     @property
     def accuracy(self) -> float | None:
         """The share of rows that are right, None where there are none."""
         return self.correct / self.rows if self.rows else None
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether the values are labels rather than texts: few, that come again."""
+        names = {name for pair in self.counts or () for name in pair}
+        return self.counts is not None and len(names) <= max(_FEW_LABELS, self.rows / 2)
+
+    @property
+    def kappa(self) -> float | None:
+        """Cohen's kappa, the agreement beyond that of chance: (p_o - p_e) / (1 - p_e), where p_o is the share that
+        agrees and p_e the share that would if both sides drew their labels at random, each as often as it used them.
+        None where that is not defined: without rows, for texts, or where both have one and the same label only.
+
+        Jacob Cohen: A coefficient of agreement for nominal scales. Educational and Psychological Measurement 20 (1),
+        1960, pp. 37-46, https://doi.org/10.1177/001316446002000104."""
+        if not self.rows or self.counts is None:
+            return None
+        left, right = self._sides()
+        by_chance = sum(left[label] * right[label] for label in left)
+        if by_chance == self.rows**2:
+            return None
+        return (self.correct * self.rows - by_chance) / (self.rows**2 - by_chance)
+
     def classes(self) -> list[ClassQuality]:
-        """All classes that were expected or answered, the most expected first."""
-        expected: Counter[str | None] = Counter()
-        answered: Counter[str | None] = Counter()
-        for (right, given), count in self.counts.items():
-            expected[right] += count
-            answered[given] += count
+        """All classes that were expected or answered, the most expected first; none of texts."""
+        expected, answered = self._sides()
+        counts = self.counts or Counter()
         names = sorted({*expected, *answered}, key=lambda name: (-expected[name], -answered[name], name or ""))
         return [
-            ClassQuality(name, expected[name], answered[name], 0 if name is None else self.counts[name, name])
+            ClassQuality(name, expected[name], answered[name], 0 if name is None else counts[name, name])
             for name in names
         ]
 
-
-_COUNTED = ("expected", "answered", "count_all")
-
-
-def answer_column(task: Mapping[str, Any]) -> str | None:
-    """The result column that `expected` is compared with, by a configuration's section `task`: the only property of
-    its schema, else the one that is named like the input column of the right labels. None: there is no such."""
-    properties = list((task.get("schema") or {}).get("properties") or {})
-    if len(properties) == 1:
-        return str(properties[0])
-    named = task.get("expected")
-    return named if isinstance(named, str) and named in properties else None
-
-
-def as_text(values: pa.Array) -> pa.Array:
-    """A column as text, as JSON writes its values: 1.0 as `1`, since both are the same number."""
-    if pa.types.is_floating(values.type):
-        whole = pc.equal(pc.floor(values), values)
-        small = pc.less(pc.abs(values), 2.0**53)
-        integers = pc.cast(pc.if_else(pc.and_(whole, small), values, None), pa.int64())
-        return pc.coalesce(pc.cast(integers, pa.string()), pc.cast(values, pa.string()))
-    if pa.types.is_nested(values.type):
-        raise ValueError(f"a column of {values.type} cannot be compared as text")
-    return pc.cast(values, pa.string())
+    def _sides(self) -> tuple[Counter[str | None], Counter[str | None]]:
+        """How often each side has each value."""
+        left: Counter[str | None] = Counter()
+        right: Counter[str | None] = Counter()
+        for (one, other), count in (self.counts or {}).items():
+            left[one] += count
+            right[other] += count
+        return left, right

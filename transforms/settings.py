@@ -153,6 +153,7 @@ class Output(Section):
     journal_rows: PositiveInt = 1000
     journal_seconds: PositiveFloat = 5.0
     table: str | None = None  # URL#TABLE of a database: results and failures go there instead of into files
+    report: bool = True  # a page about all runs when one ends
 
     @model_validator(mode="after")
     def _table_is_one(self) -> Output:

@@ -13,21 +13,23 @@ from transforms.account import spent_usd
 from transforms.budget import journal_cost_usd
 from transforms.journal import journal_files
 from transforms.layout import Layout
+from transforms.published import Published
 from transforms.recover import interrupted_runs
+from transforms.table import TableSpec
 
 
 class Standing(NamedTuple):
-    """Files of results and failures, files of journals whose runs are not published, and the US dollars that all runs
-    have cost, as far as it is known."""
+    """Results and failures, files of journals whose runs are not published, and the US dollars that all runs have cost,
+    as far as it is known."""
 
-    results: list[str]
-    failures: list[str]
+    published: Published
     journals: list[str]
     spent_usd: float
 
 
-def standing(layout: Layout) -> Standing:
-    """Looks. Raises OSError or ValueError for a file that cannot be read, or goes meanwhile."""
+def standing(layout: Layout, table: TableSpec | None = None) -> Standing:
+    """Looks; `table` is the one that takes the place of files, if any. Raises OSError or ValueError for a file that
+    cannot be read, or goes meanwhile."""
     # Where each file is now, by where it belongs.
     found = {path: path for folder in (layout.results, layout.failures) for path in layout.shards(folder)}
     spent, settled = spent_usd(layout), set()
@@ -49,7 +51,8 @@ def standing(layout: Layout) -> Standing:
         if run_id not in settled and not files.exists(layout.account(run_id)):
             journals += [info.path for info in journal_files(layout.journal(run_id))]
             spent += journal_cost_usd(layout.journal(run_id))
-    return Standing(_in(found, layout.results), _in(found, layout.failures), journals, spent)
+    published = Published(_in(found, layout.results), _in(found, layout.failures), table)
+    return Standing(published, journals, spent)
 
 
 def _in(found: dict[str, str], folder: str) -> list[str]:

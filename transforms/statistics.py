@@ -6,7 +6,7 @@ tokens and numbers of an answer in at most 1,024 bins of equal width; times in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,18 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms import quality
+from transforms.agreement import judged_column
 from transforms.bins import Bins, arrow_floats
+from transforms.failures import ReasonCounts
 from transforms.frequencies import Frequencies
-from transforms.layout import Layout
 from transforms.llm.columns import columns
+from transforms.published import Published
 from transforms.quality import Confusion
 from transforms.records import Row
-from transforms.results import result_batches
-from transforms.resume import read_jsonl
+from transforms.rows import EXPECTED
 
 RUNS = 12  # the last runs whose rows are told apart by time
-EXAMPLES = 3  # failures that are kept for each reason
 _BATCH = 8_192
 _SHORTEST_MS = 0.01  # what is under it is the clock's own noise
 _LAST = ("run_id", "finished_at", "cost_usd", "latency_ms", "prompt_tokens", "completion_tokens", "attempts", "model")
@@ -39,20 +38,11 @@ class Timeline:
         self.failed = Bins(1.0, 512, weights=1)
 
 
-class Reason:
-    """The failures that have one reason."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.retryable = 0
-        self.examples: list[Row] = []
-
-
 class Statistics:
-    """Figures of results and failures. `task` is the section of the configuration that they were made with, `runs`
-    the ids of those that are told apart by time; rows of others only count."""
+    """Figures of results and failures. `config` is the configuration that they were made with, `runs` the ids of those
+    that are told apart by time; rows of others only count."""
 
-    def __init__(self, task: Mapping[str, Any], runs: Sequence[str]) -> None:
+    def __init__(self, config: Mapping[str, Any], runs: Sequence[str]) -> None:
         self.ok = self.failed = 0
         self.cost_usd = 0.0  # of the rows that are there
         self.cost_unknown = 0  # rows that were paid, or may have been, for nobody knows how much
@@ -63,46 +53,43 @@ class Statistics:
         self.prompt, self.completion, self.attempts = Bins(1.0), Bins(1.0), Bins(1.0)
         self.models = Frequencies(100)
         self.answers: dict[str, Frequencies | Bins] = {}
-        for name, kind in _answer_types(task).items():
+        for name, kind in _answer_types(config).items():
             self.answers.update(_counter(name, kind))
-        self.reasons: dict[str, Reason] = {}
-        judged = quality.answer_column(task)
-        self.judged = judged if judged in self.answers else None
+        self.reasons = ReasonCounts()
+        self.judged = judged_column(config)
         self.confusion = Confusion()
 
-    def add_results(self, path: str) -> None:
-        """Takes in a results file. Raises what `result_batches` does."""
-        judged = [quality.EXPECTED, self.judged] if self.judged is not None else []
-        for batch in result_batches(path, list(dict.fromkeys([*_LAST, *self.answers, *judged]))):
-            self.ok += batch.num_rows
-            self._add_money(batch["cost_usd"])
-            latency = np.maximum(arrow_floats(batch["latency_ms"]), _SHORTEST_MS)
-            self.latency.add(np.log10(latency))
-            self.prompt.add(arrow_floats(batch["prompt_tokens"]))
-            self.completion.add(arrow_floats(batch["completion_tokens"]))
-            self.attempts.add(arrow_floats(batch["attempts"]))
-            self.models.add(batch["model"])
-            for name, counter in self.answers.items():
-                _count(counter, batch[name])
-            if self.judged is not None and not pa.types.is_null(batch[quality.EXPECTED].type):
-                self.confusion.add(batch[quality.EXPECTED], batch[self.judged])
-            self._add_times(batch["run_id"], batch["finished_at"], batch["cost_usd"], failed=False)
+    @property
+    def columns(self) -> list[str]:
+        """The columns that `add_results` takes."""
+        judged = [EXPECTED, self.judged] if self.judged is not None else []
+        return list(dict.fromkeys([*_LAST, *self.answers, *judged]))
 
-    def add_failures(self, path: str) -> None:
-        """Takes in a failures file. Raises OSError, or ValueError for a file that is none."""
-        rows = read_jsonl(path)
-        while chunk := list(islice(rows, _BATCH)):
-            self.failed += len(chunk)
-            for row in chunk:
-                reason = self.reasons.setdefault(row["reason"], Reason())
-                reason.rows += 1
-                reason.retryable += bool(row["retryable"])
-                if len(reason.examples) < EXAMPLES:
-                    reason.examples.append(row)
-            cost = pa.array([row["cost_usd"] if row["attempts"] else 0.0 for row in chunk], pa.float64())
-            self._add_money(cost)
-            times = pa.array([row["failed_at"] for row in chunk], pa.string()).cast(pa.timestamp("ms", "UTC"))
-            self._add_times(pa.array([row["run_id"] for row in chunk], pa.string()), times, cost, failed=True)
+    def add_results(self, batch: pa.RecordBatch) -> None:
+        """Takes in results, with all of `columns`."""
+        self.ok += batch.num_rows
+        self._add_money(batch["cost_usd"])
+        latency = np.maximum(arrow_floats(batch["latency_ms"]), _SHORTEST_MS)
+        self.latency.add(np.log10(latency))
+        self.prompt.add(arrow_floats(batch["prompt_tokens"]))
+        self.completion.add(arrow_floats(batch["completion_tokens"]))
+        self.attempts.add(arrow_floats(batch["attempts"]))
+        self.models.add(batch["model"])
+        for name, counter in self.answers.items():
+            _count(counter, batch[name])
+        if self.judged is not None:
+            self.confusion.add(batch[EXPECTED], batch[self.judged])
+        self._add_times(batch["run_id"], batch["finished_at"], batch["cost_usd"], failed=False)
+
+    def add_failures(self, rows: Sequence[Row]) -> None:
+        """Takes in failures."""
+        self.failed += len(rows)
+        for row in rows:
+            self.reasons.add(row)
+        cost = pa.array([row.get("cost_usd") if row.get("attempts") else 0.0 for row in rows], pa.float64())
+        self._add_money(cost)
+        times = pa.array([row.get("failed_at") for row in rows], pa.string()).cast(pa.timestamp("ms", "UTC"))
+        self._add_times(pa.array([row.get("run_id") for row in rows], pa.string()), times, cost, failed=True)
 
     def _add_money(self, cost: pa.Array) -> None:
         self.cost_usd += pc.sum(cost).as_py() or 0.0
@@ -129,25 +116,23 @@ class Statistics:
             self.untimed_ok += rest
 
 
-def collect(layout: Layout, task: Mapping[str, Any], runs: Sequence[str]) -> Statistics:
-    """The figures of all that is published in an output directory. Raises OSError, or ValueError, for a file that
-    cannot be read."""
-    statistics = Statistics(task, runs)
-    _each(layout.shards(layout.results), statistics.add_results)
-    _each(layout.shards(layout.failures), statistics.add_failures)
+def collect(published: Published, config: Mapping[str, Any], runs: Sequence[str]) -> Statistics:
+    """The figures of all that an output has published. Raises Unreadable."""
+    statistics = Statistics(config, runs)
+    for batch in published.results(statistics.columns):
+        statistics.add_results(batch)
+    for rows in _chunks(published.failures()):
+        statistics.add_failures(rows)
     return statistics
 
 
-def _each(paths: Iterable[str], add: Any) -> None:
-    for path in paths:
-        try:
-            add(path)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: not a file that a run wrote: {error}") from None
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while chunk := list(islice(rows, _BATCH)):
+        yield chunk
 
 
-def _answer_types(task: Mapping[str, Any]) -> dict[str, pa.DataType]:
-    schema = task.get("schema")
+def _answer_types(config: Mapping[str, Any]) -> dict[str, pa.DataType]:
+    schema = (config.get("task") or {}).get("schema")
     return columns(schema) if isinstance(schema, dict) else {}
 
 

@@ -81,6 +81,22 @@ def table_spec(text: str, schema: pa.Schema | None = None) -> TableSpec:
     return TableSpec(database.absolute(url), name, schema)
 
 
+def has_tables(spec: TableSpec) -> bool:
+    """Whether both tables are there. Raises DatabaseError, ValueError where `connect` does."""
+    from sqlalchemy import inspect
+
+    if missing_file(spec.url):
+        return False
+    engine = connect(spec.url)
+    try:
+        with reporting(spec.url), engine.connect() as connection:
+            found = inspect(connection)
+            places = [_split(name) for name in (spec.name, spec.failures)]
+            return all(found.has_table(table, namespace) for namespace, table in places)
+    finally:
+        engine.dispose()
+
+
 class Tables:
     """The two tables, open. Close it after use."""
 

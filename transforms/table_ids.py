@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms.database import stream, transaction
-from transforms.table import FAILURES, Tables, TableSpec, define
+from transforms.table import FAILURES, Tables, TableSpec, define, has_tables
 
 RANGE_ROWS = 250_000
 _RESULTS = pa.schema([("id", pa.string()), ("run_id", pa.string())])
@@ -30,11 +30,11 @@ class PriorRows(NamedTuple):
 
 
 def prior_ranges(spec: TableSpec, run_id: str, runs: frozenset[str] | None = None) -> list[PriorRows]:
-    """Both tables in ranges of RANGE_ROWS rows. They have to exist. Raises DatabaseError."""
+    """Both tables in ranges of RANGE_ROWS rows; none where they are not there yet. Raises DatabaseError."""
     spec = replace(spec, schema=None)
     return [
         PriorRows(spec, is_failures, run_id, after, until, runs)
-        for is_failures in (False, True)
+        for is_failures in ((False, True) if has_tables(spec) else ())
         for after, until in _ranges(spec, is_failures)
     ]
 

@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from transforms.shards import JsonlWriter
-
-_BATCH = 10_000
+from transforms.records import Row
+from transforms.shards import ShardFormat, ShardWriter
 
 
 def write_rows(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, str | None]]) -> int:
-    """Writes rows of texts and returns how many they are. In CSV (RFC 4180) null is an empty field. A file that cannot
-    be finished is removed. Raises OSError."""
-    write = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet}[path.rsplit(".", 1)[-1]]
+    """Writes rows of texts and returns how many they are. In CSV null is an empty cell, and what a spreadsheet would
+    take for a formula has an apostrophe in front: see csv_file. A file that cannot be finished is removed. Raises
+    OSError."""
+    schema = pa.schema([(name, pa.string()) for name in columns])
+    writer = ShardFormat(path.rsplit(".", 1)[-1], 1, schema).writer(path)
+    return write_all(path, writer, ({name: row.get(name) for name in columns} for row in rows))
+
+
+def write_all(path: str, writer: ShardWriter, rows: Iterable[Row]) -> int:
+    """Writes rows with the writer that has opened `path` and returns how many they are. A file that cannot be finished
+    is removed."""
+    written = 0
     try:
-        return write(path, columns, rows)
+        for row in rows:
+            writer.write(row)
+            written += 1
+        writer.close()
     except BaseException:
+        writer.discard()
         if os.path.exists(path):
             os.remove(path)
         raise
-
-
-def _jsonl(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, str | None]]) -> int:
-    written = 0
-    writer = JsonlWriter(path)
-    for row in rows:
-        writer.write({name: row.get(name) for name in columns})
-        written += 1
-    writer.close()
-    return written
-
-
-def _csv(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, str | None]]) -> int:
-    written = 0
-    with open(path, "x", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(columns)
-        for row in rows:
-            writer.writerow([row.get(name) for name in columns])
-            written += 1
-    return written
-
-
-def _parquet(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, str | None]]) -> int:
-    written = 0
-    schema = pa.schema([(name, pa.string()) for name in columns])
-    rows = iter(rows)
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while chunk := list(islice(rows, _BATCH)):
-            writer.write_table(pa.Table.from_pylist([dict(row) for row in chunk], schema=schema))
-            written += len(chunk)
     return written

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipelines import interrupts, summary
+from pipelines import interrupts
+from pipelines.broken import root_cause
 from pipelines.terminal import say
 from transforms import files
 from transforms.layout import Layout
@@ -20,5 +21,5 @@ def write_report_if_possible(layout: Layout) -> None:
             write_report(layout, path)
         say(f"report:   {path}")
     except (Exception, KeyboardInterrupt) as error:
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else masked(summary.root_cause(error))
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else masked(root_cause(error))
         say(f"no report was written: {why}; python -m pipelines.report {layout.root} writes it", error=True)

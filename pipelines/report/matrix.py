@@ -14,9 +14,9 @@ _NONE = "no value"
 
 
 def quality(statistics: Statistics) -> dict[str, Any]:
-    """What the template shows of a confusion matrix."""
+    """What the template shows of how good the answers are; of texts, no classes."""
     confusion = statistics.confusion
-    classes = confusion.classes()
+    classes = confusion.classes() if confusion.has_labels else []
     top = [each.name for each in classes[:_CLASSES]]
     return {
         "column": statistics.judged,
@@ -34,7 +34,7 @@ def quality(statistics: Statistics) -> dict[str, Any]:
             for each in classes[:_CLASSES]
         ],
         "more": len(classes) - len(top),
-        **_matrix(confusion, top, more=len(classes) > len(top)),
+        **(_matrix(confusion, top, more=len(classes) > len(top)) if classes else {"names": []}),
     }
 
 
@@ -44,7 +44,7 @@ def _matrix(confusion: Confusion, top: list[str | None], *, more: bool) -> dict[
     size = len(top) + more
     cells = [[0] * size for _ in range(size)]
     outside_right = 0  # of the classes that are one here, the rows that are right
-    for (right, given), count in confusion.counts.items():
+    for (right, given), count in (confusion.counts or {}).items():
         row, column = places.get(right, len(top)), places.get(given, len(top))
         cells[row][column] += count
         if row == column == len(top) and right == given:

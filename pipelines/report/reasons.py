@@ -13,18 +13,18 @@ from transforms.statistics import Statistics
 def reasons(statistics: Statistics, text_column: str) -> list[dict[str, Any]]:
     """What the template shows of failures, the most frequent reason first. `text_column` is the one of an input that
     is quoted; of an input without it, all is."""
-    ordered = sorted(statistics.reasons.items(), key=lambda item: (-item[1].rows, item[0]))
-    most = max((reason.rows for _name, reason in ordered), default=1)
+    ordered = statistics.reasons.ordered()
+    most = max((count.rows for count in ordered), default=1)
     return [
         {
-            "name": shown(name, LABEL_CHARS),
-            "rows": reason.rows,
-            "retryable": reason.retryable,
-            "share": reason.rows / statistics.failed,
-            "length": reason.rows / most,
-            "examples": [_example(row, text_column) for row in reason.examples],
+            "name": shown(count.reason, LABEL_CHARS),
+            "rows": count.rows,
+            "retryable": count.retryable,
+            "share": count.rows / statistics.failed,
+            "length": count.rows / most,
+            "examples": [_example(row, text_column) for row in count.examples],
         }
-        for name, reason in ordered
+        for count in ordered
     ]
 
 

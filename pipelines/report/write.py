@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipelines.opened import nothing_in
 from pipelines.report.page import Contents, render
 from pipelines.usage import UsageError
 from transforms import files
 from transforms.history import Account, read_accounts
 from transforms.layout import Layout
 from transforms.llm.secrets import hide
+from transforms.published import Published
 from transforms.statistics import collect
 
 
@@ -37,12 +39,13 @@ def read_contents(layout: Layout) -> Contents:
     if not accounts and not layout.shards(layout.results) and not layout.shards(layout.failures):
         if unfinished:
             raise UsageError(f"{layout.root} holds nothing yet: its first run is under way or was cut short")
-        raise UsageError(f"{layout.root} holds no run: there is nothing in runs/, results/ or failures/ of it")
-    config = accounts[-1].get("config") or {} if accounts else {}
+        raise nothing_in(layout.root)
+    last: Account = accounts[-1] if accounts else {}
+    config = last.get("config") or {}
     for name in _key_variables(config.get("model") or {}):
         hide(os.environ.get(name))
     runs = [account["run_id"] for account in accounts] or _run_ids(layout)
-    return Contents(layout.root, accounts, unfinished, collect(layout, config.get("task") or {}, runs))
+    return Contents(layout.root, accounts, unfinished, collect(Published.of(layout, last), config, runs))
 
 
 def _key_variables(model: Account) -> Iterator[str]:

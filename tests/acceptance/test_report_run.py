@@ -57,7 +57,7 @@ def test_a_report_that_cannot_be_written_changes_no_exit_code(workspace: Any, ow
 def test_where_there_is_nothing(tmp_path: Path) -> None:
     done = report(tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"paidonce: {tmp_path} holds no run")
+    assert done.stderr.startswith(f"paidonce: {tmp_path} holds no output of a run")
     assert done.stderr.count("\n") == 1
 
 

@@ -87,7 +87,7 @@ def test_two_outputs(
     ]
     table = [line.split() for line in lines]
     assert ["label", "5", "3", "60.0", "%", "0.167"] in table
-    assert ["score", "6", "6", "100.0", "%", "1.000"] in table
+    assert ["score", "6", "6", "100", "%", "1.000"] in table
     assert "A is right in 4 of 5 (80.0 %)" in lines
     assert "B is right in 4 of 5 (80.0 %)" in lines
     assert "A right and B wrong 1 | A wrong and B right 1 | McNemar's exact test: p = 1" in lines
@@ -151,7 +151,7 @@ def test_what_is_right_for_one_is_right_for_both(write: Any, capsys: pytest.Capt
     assert main([str(a), str(b)]) == 0
     shown = capsys.readouterr().out
     assert "A is right in 2 of 3 (66.7 %)" in shown
-    assert "B is right in 3 of 3 (100.0 %)" in shown
+    assert "B is right in 3 of 3 (100 %)" in shown
 
 
 def test_texts_without_a_schema(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +188,7 @@ def test_what_cannot_be_compared(write: Any, tmp_path: Path, capsys: pytest.Capt
     (account / "runs" / "20260101T000000-a.json").write_text("{")
     capsys.readouterr()
     for given, named in [
-        (["nowhere", str(a)], "nowhere: no such directory"),
+        (["nowhere", str(a)], "nowhere holds no output of a run: there is no such directory"),
         ([str(a)], "OUT_B"),
         ([str(a), str(empty)], f"{empty}: there are no results"),
         ([str(a), str(texts)], "no answer column in common"),

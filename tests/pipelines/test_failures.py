@@ -94,7 +94,7 @@ def test_filters(
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (["nowhere"], "nowhere: no such directory"),
+        (["nowhere"], "nowhere holds no output of a run: there is no such directory"),
         (["{tmp}"], "no output of a run"),
         ([], "OUT"),
         (["{out}", "--reason=nothing"], "--reason: there is no reason 'nothing'"),

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.agreement import MOST_LABELS, Agreement, answer_column, expected_text, texts
-from transforms.comparison import mcnemar
+from transforms.agreement import answer_column, expected_text, judged_column, texts
+from transforms.mcnemar import mcnemar
+from transforms.quality import MOST_LABELS, Confusion
 from transforms.rows import ARROW_TYPES, result_schema
 
 TWO = {"type": "object", "properties": {"label": {}, "score": {}}}
@@ -21,10 +22,11 @@ JSON = st.recursive(
 )
 
 
-def agreement(*pairs: tuple[pa.Array, pa.Array]) -> Agreement:
-    found = Agreement()
-    for left, right in pairs:
-        found.add(left, right)
+def agreement(*pairs: tuple[pa.Array, pa.Array]) -> Confusion:
+    """Of answers, each with what is right."""
+    found = Confusion()
+    for answered, expected in pairs:
+        found.add(expected, answered)
     return found
 
 
@@ -50,7 +52,7 @@ def test_what_is_answered_as_the_input_says_is_right(value: Any) -> None:
     nested = isinstance(value, (list, dict))  # columns of any type hold these as JSON
     answer = pa.array([expected_text(value) if nested else value])
     found = agreement((answer, pa.array([expected_text(value)], pa.string())))
-    assert (found.pairs, found.equal) == ((0, 0) if value is None else (1, 1))
+    assert (found.rows, found.correct) == ((0, 0) if value is None else (1, 1))
 
 
 @pytest.mark.parametrize(
@@ -71,18 +73,19 @@ def test_what_is_answered_as_the_input_says_is_right(value: Any) -> None:
     ],
 )
 def test_values_of_other_types_are_compared_as_what_they_say(answer: pa.Array, said: str, equal: int) -> None:
-    assert agreement((answer, pa.array([said]))).equal == equal
+    assert agreement((answer, pa.array([said]))).correct == equal
 
 
-def test_pairs_without_a_value_are_not_counted() -> None:
+def test_an_answer_that_is_null_is_wrong_and_what_nobody_says_is_not_counted() -> None:
     found = agreement(
         (pa.array(["a", None, "b", "c"]), pa.array(["a", "a", None, "a"])),
         (pa.nulls(2), pa.array(["a", "b"])),
+        (pa.array(["a"]), pa.nulls(1)),
         (pa.array([], pa.string()), pa.array([], pa.string())),
     )
-    assert (found.pairs, found.equal, found.share) == (2, 1, 0.5)
-    assert found.confusion == {("a", "a"): 1, ("c", "a"): 1}
-    assert agreement().share is None
+    assert (found.rows, found.correct, found.unlabelled) == (5, 1, 2)
+    assert found.counts == {("a", "a"): 1, ("a", "c"): 1, ("a", None): 2, ("b", None): 1}
+    assert agreement().accuracy is None
     assert agreement().kappa is None
 
 
@@ -98,9 +101,35 @@ def test_kappa() -> None:
 def test_texts_are_counted_without_their_confusion() -> None:
     many = pa.array([f"text {number}" for number in range(MOST_LABELS + 1)])
     found = agreement((many[:50], many[:50]), (many, many))
-    assert (found.pairs, found.equal) == (MOST_LABELS + 51, MOST_LABELS + 51)
-    assert found.confusion is None
+    assert (found.rows, found.correct, found.accuracy) == (MOST_LABELS + 51, MOST_LABELS + 51, 1.0)
+    assert found.counts is None
+    assert found.classes() == []
+    assert not found.has_labels
     assert found.kappa is None
+
+
+def test_few_texts_are_no_labels_where_none_comes_again() -> None:
+    texts_of_their_own = pa.array([f"text {number}" for number in range(20)])
+    assert not agreement((texts_of_their_own, pa.array(["yes"] * 20))).has_labels
+    assert agreement((pa.array(["yes", "no"] * 10), pa.array(["yes"] * 20))).has_labels
+
+
+@pytest.mark.parametrize(
+    ("task", "carry", "column"),
+    [
+        ({"schema": {"properties": {"label": {}}}, "expected": "gold"}, [], "label"),
+        ({"schema": {"properties": {"label": {}}}}, [], "label"),  # what earlier runs were told is in the results
+        ({"schema": {"properties": {"label": {}}}}, ["expected"], None),
+        ({"schema": {"properties": {"expected": {}}}}, [], None),
+        ({"schema": TWO, "expected": "score"}, [], "score"),
+        ({"schema": TWO, "expected": "gold"}, [], None),
+        ({"schema": TWO}, [], None),
+        ({"schema": None, "expected": "gold"}, [], "output_text"),
+        ({}, {"expected": "string"}, None),
+    ],
+)
+def test_which_column_of_the_results_is_judged(task: Any, carry: Any, column: str | None) -> None:
+    assert judged_column({"task": task, "input": {"carry": carry}}) == column
 
 
 def test_a_type_of_nothing_but_nulls_is_text() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.quality import ClassQuality, Confusion, answer_column, as_text
+from transforms.quality import ClassQuality, Confusion
 
 labels = st.sampled_from(["a", "b", "c"])
 
@@ -65,34 +65,6 @@ def test_any_batches_are_the_sum_of_their_rows(batches: list[list[tuple[str | No
         sum(each.expected for each in found.classes()) == sum(each.answered for each in found.classes()) == len(pairs)
     )
     assert sum(each.correct for each in found.classes()) == found.correct
-
-
-@pytest.mark.parametrize(
-    ("values", "texts"),
-    [
-        ([True, False, None], ["true", "false", None]),
-        ([1, -2], ["1", "-2"]),
-        ([1.0, 2.5, None, 1e300], ["1", "2.5", None, "1e+300"]),
-        (["1.0"], ["1.0"]),
-    ],
-)
-def test_values_are_compared_as_json_writes_them(values: list[Any], texts: list[str | None]) -> None:
-    assert as_text(pa.array(values)).to_pylist() == texts
-
-
-def test_lists_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="cannot be compared"):
-        as_text(pa.array([["a"]]))
-
-
-def test_which_column_is_judged() -> None:
-    two = {"properties": {"label": {}, "stars": {}}}
-    assert answer_column({"schema": {"properties": {"label": {}}}, "expected": "gold"}) == "label"
-    assert answer_column({"schema": two, "expected": "stars"}) == "stars"
-    assert answer_column({"schema": two, "expected": "gold"}) is None
-    assert answer_column({"schema": two, "expected": None}) is None
-    assert answer_column({"schema": None, "expected": "gold"}) is None
-    assert answer_column({}) is None
 
 
 def test_it_does_without_beam() -> None:

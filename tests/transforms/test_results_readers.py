@@ -12,7 +12,7 @@ import pyarrow.dataset
 import pytest
 
 from transforms.layout import Layout
-from transforms.results import all_results
+from transforms.published import Published
 from transforms.rows import result_schema
 from transforms.shards import ShardFormat
 from transforms.table import Tables, table_spec
@@ -151,27 +151,36 @@ COLUMNS = ["id", "label", "stars", "absent", "cost_usd", "finished_at"]
 
 
 @pytest.mark.parametrize("name", ["parquet", "jsonl", "csv"])
-def test_all_results_of_files(tmp_path: Path, make: Any, name: str) -> None:
+@pytest.mark.parametrize("typed", [True, False])
+def test_results_of_files(tmp_path: Path, make: Any, name: str, typed: bool) -> None:
     layout = Layout(str(tmp_path))
     write(Path(layout.results), name, results(make)[: 3 if name != "jsonl" else 2])
-    check(
-        [row for batch in all_results(layout, None, COLUMNS) for row in batch.to_pylist()],
-        str if name == "csv" else int,
-    )
+    types = {field.name: field.type for field in SCHEMA} if typed else {}
+    published = Published(layout.shards(layout.results), types=types)
+    check(rows_of(published), str if name == "csv" and not typed else int)
+    if typed:
+        assert [row["tags"] for row in rows_of(published, ["id", "tags"])] == [None, ["x", None], None]
+        assert rows_of(published, ["id", "place"])[1]["place"] == {"city": "\u00e9", "zip": 7}
 
 
-def test_all_results_of_a_table(new_database: Callable[[], str], tmp_path: Path, make: Any) -> None:
+def test_results_of_a_table(new_database: Callable[[], str], make: Any) -> None:
     spec = table_spec(f"{new_database()}#t", SCHEMA)
     tables = Tables(spec, write=True)
     tables.create()
     tables.close()
-    assert list(all_results(Layout(str(tmp_path)), spec, COLUMNS)) == []
+    assert list(Published(table=spec).results(COLUMNS)) == []
     writer = TableWriter(spec, "ok")
     for row in (row for shard in results(make) for row in shard):
         writer.write(row)
     writer.close()
     writer.disconnect()
-    check([row for batch in all_results(Layout(str(tmp_path)), spec, COLUMNS) for row in batch.to_pylist()], int)
+    check(rows_of(Published(table=spec)), int)
+    assert Published(table=spec).columns() == SCHEMA.names
+
+
+def rows_of(published: Published, columns: list[str] = COLUMNS) -> list[dict[str, Any]]:
+    found = [row for batch in published.results(columns) for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: row["id"])
 
 
 def check(rows: list[dict[str, Any]], number: type) -> None:

@@ -14,6 +14,7 @@ from transforms.digests import digest
 from transforms.journal import HEADER_FILE
 from transforms.layout import Layout
 from transforms.learned import learned, of_run
+from transforms.published import Published
 from transforms.resume import Prior, done_ids
 from transforms.standing import Standing, standing
 
@@ -22,7 +23,7 @@ HASH = "0123456789abcdef"
 
 
 def test_nothing(tmp_path: Path) -> None:
-    assert standing(Layout(str(tmp_path / "none"))) == Standing([], [], [], 0.0)
+    assert standing(Layout(str(tmp_path / "none"))) == Standing(Published([], []), [], 0.0)
     assert not (tmp_path / "none").exists()
 
 
@@ -35,7 +36,7 @@ def test_results_failures_journals_and_dollars(tmp_path: Path, make: Any) -> Non
     published = make.journal(tmp_path / "journal" / RUN / "s-1.jsonl", [make.result("a")])
     (tmp_path / "journal" / LATER / HEADER_FILE).write_text("{}")
     found = standing(layout)
-    assert found == Standing([str(result)], [str(failure)], [str(journal)], 2.5)
+    assert found == Standing(Published([str(result)], [str(failure)]), [str(journal)], 2.5)
     assert published.exists()
 
 
@@ -52,7 +53,7 @@ def test_a_commit_that_was_cut_short_counts_as_carried_out(tmp_path: Path, make:
     ]
     plan_commit(layout, LATER, moves, [str(old)], {"cost_usd": 0.5})
     before = sorted(tmp_path.rglob("*"))
-    assert standing(layout) == Standing([str(kept), str(staged)], [str(moved)], [], 0.5)
+    assert standing(layout) == Standing(Published([str(kept), str(staged)], [str(moved)]), [], 0.5)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -60,7 +61,7 @@ def test_what_is_set_aside_to_be_done_again_is_there_no_more(tmp_path: Path, mak
     layout = Layout(str(tmp_path))
     old = make.jsonl(tmp_path / "results" / f"{RUN}-00000-of-00001.jsonl", [make.result("a")])
     plan_commit(layout, LATER, [(str(old), f"{layout.replaced(LATER)}/results/{old.name}")], [], None)
-    assert standing(layout).results == []
+    assert standing(layout).published.result_files == []
 
 
 def test_what_is_done_in_a_journal(tmp_path: Path, make: Any) -> None:
@@ -75,7 +76,7 @@ def test_what_is_done_in_a_journal(tmp_path: Path, make: Any) -> None:
 @pytest.fixture
 def output(tmp_path: Path, make: Any) -> Standing:
     rows = [make.result("a"), make.result("other", task_hash="x"), make.result("both", prompt_tokens=7, run_id=LATER)]
-    results = make.jsonl(tmp_path / "r.jsonl", rows)
+    results = make.jsonl(tmp_path / f"{LATER}-r.jsonl", rows)
     failed = [
         make.failure("both"),
         make.failure("f", "invalid_json", output_text="no", prompt_tokens=3, completion_tokens=4),
@@ -84,9 +85,9 @@ def output(tmp_path: Path, make: Any) -> Standing:
         make.failure("e", "empty_input", attempts=0),
         make.failure(None, "bad_record"),
     ]
-    failures = make.jsonl(tmp_path / "f.jsonl", failed)
+    failures = make.jsonl(tmp_path / f"{LATER}-f.jsonl", failed)
     journal = make.journal(tmp_path / "j.jsonl", [make.result("j"), make.result("a", prompt_tokens=99)], b"torn")
-    return Standing([str(results)], [str(failures)], [str(journal)], 0.0)
+    return Standing(Published([str(results)], [str(failures)]), [str(journal)], 0.0)
 
 
 def test_rows_of_the_task_teach_once_each(output: Standing) -> None:
@@ -100,12 +101,12 @@ def test_rows_of_the_task_teach_once_each(output: Standing) -> None:
 
 
 def test_rows_of_one_run(output: Standing) -> None:
-    assert [item.digest for item in of_run(output.results, output.failures, LATER)] == [digest("both")]
+    assert [item.digest for item in of_run(output.published, LATER)] == [digest("both")]
 
 
 def test_many_rows_teach_as_an_even_sample(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transforms.learned._MOST", 10)
     path = tmp_path / "r.jsonl"
     path.write_text("".join(json.dumps(make.result(str(n))) + "\n" for n in range(100)))
-    found = learned(Standing([str(path)], [], [], 0.0), HASH)
+    found = learned(Standing(Published([str(path)]), [], 0.0), HASH)
     assert [item.digest for item in found] == sorted(digest(str(n)) for n in range(100))[:10]

@@ -7,10 +7,13 @@ import pyarrow as pa
 import pytest
 
 from transforms.bins import Bins
+from transforms.csv_file import CsvWriter
 from transforms.frequencies import Frequencies
 from transforms.layout import Layout
+from transforms.published import Published
 from transforms.rows import result_schema
-from transforms.statistics import Statistics, collect
+from transforms.statistics import Statistics
+from transforms.statistics import collect as collect_published
 
 PROPERTIES: dict[str, Any] = {
     "label": {"type": "string"},
@@ -20,7 +23,7 @@ PROPERTIES: dict[str, Any] = {
     "topics": {"type": "array", "items": {"type": "string"}},
     "place": {"type": "object", "properties": {"x": {"type": "integer"}}},
 }
-TASK = {"schema": {"type": "object", "properties": PROPERTIES}, "expected": "label"}
+CONFIG = {"task": {"schema": {"type": "object", "properties": PROPERTIES}, "expected": "label"}}
 KINDS = {
     "label": pa.string(),
     "sure": pa.bool_(),
@@ -33,7 +36,11 @@ SCHEMA = result_schema(KINDS, {"expected": pa.string()})
 RUN, EARLIER = "20260101T000000-abcdef", "20251231T000000-abcdef"
 
 
-@pytest.fixture(params=["parquet", "jsonl"])
+def collect(layout: Layout, config: dict[str, Any], runs: list[str]) -> Statistics:
+    return collect_published(Published.of(layout, {"config": config}), config, runs)
+
+
+@pytest.fixture(params=["parquet", "jsonl", "csv"])
 def output(request: Any, tmp_path: Path, make: Any) -> Layout:
     """Three results, of which one is of an earlier run, and three failures."""
     answer = {"sure": True, "stars": 4, "score": 0.5, "topics": ["t"], "place": {"x": 1}}
@@ -54,6 +61,11 @@ def output(request: Any, tmp_path: Path, make: Any) -> Layout:
         path = tmp_path / "results" / "r.parquet"
         path.parent.mkdir()
         pa.parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), path)
+    elif request.param == "csv":
+        writer = CsvWriter(str(tmp_path / "results" / "r.csv"), SCHEMA.names, escape=True)
+        for row in rows:
+            writer.write(row)
+        writer.close()
     else:
         make.jsonl(tmp_path / "results" / "r.jsonl", rows)
     failures = [
@@ -66,7 +78,7 @@ def output(request: Any, tmp_path: Path, make: Any) -> Layout:
 
 
 def test_the_figures_by_hand(output: Layout) -> None:
-    found = collect(output, TASK, [EARLIER, RUN])
+    found = collect(output, CONFIG, [EARLIER, RUN])
 
     assert (found.ok, found.failed) == (3, 3)
     assert found.cost_usd == pytest.approx(0.25 + 0.25 + 0.5)
@@ -79,7 +91,7 @@ def test_the_figures_by_hand(output: Layout) -> None:
     assert tops == {"label": [("x", 2), ("y", 1)], "sure": [("true", 3)], "topics": [("t", 3)]}
     bins = {name: (each.count, each.largest) for name, each in found.answers.items() if isinstance(each, Bins)}
     assert bins == {"stars": (3, 4.0), "score": (3, 0.5)}
-    assert {name: (each.rows, each.retryable) for name, each in found.reasons.items()} == {
+    assert {each.reason: (each.rows, each.retryable) for each in found.reasons.ordered()} == {
         "timeout": (1, 1),
         "invalid_json": (1, 0),
         "bad_id": (1, 0),
@@ -88,7 +100,7 @@ def test_the_figures_by_hand(output: Layout) -> None:
 
 
 def test_rows_and_dollars_of_each_run_by_time(output: Layout) -> None:
-    found = collect(output, TASK, [EARLIER, RUN])
+    found = collect(output, CONFIG, [EARLIER, RUN])
     last = found.timelines[RUN]
     assert (last.ok.count, last.failed.count, found.timelines[EARLIER].ok.count) == (2, 3, 1)
     assert last.ok.largest - last.ok.smallest == 2000
@@ -98,23 +110,23 @@ def test_rows_and_dollars_of_each_run_by_time(output: Layout) -> None:
 
 
 def test_rows_of_runs_that_nobody_knows_count_all_the_same(output: Layout) -> None:
-    found = collect(output, TASK, ["20270101T000000-ffffff"])
+    found = collect(output, CONFIG, ["20270101T000000-ffffff"])
     assert (found.untimed_ok, found.untimed_failed) == (3, 3)
     assert found.untimed_usd == pytest.approx(found.cost_usd)
 
 
-def test_only_a_few_failures_of_a_reason_are_kept(make: Any, tmp_path: Path) -> None:
-    path = make.jsonl(tmp_path / "f.jsonl", (make.failure(str(number)) for number in range(20)))
+def test_only_a_few_failures_of_a_reason_are_kept(make: Any) -> None:
     found = Statistics({}, [])
-    found.add_failures(str(path))
-    assert found.reasons["timeout"].rows == 20
-    assert [row["id"] for row in found.reasons["timeout"].examples] == ["0", "1", "2"]
+    found.add_failures([make.failure(str(number)) for number in range(20)])
+    [timeout] = found.reasons.ordered()
+    assert timeout.rows == 20
+    assert [row["id"] for row in timeout.examples] == ["0", "1", "2"]
 
 
 def test_answers_to_an_earlier_task_are_left_out_where_they_are_of_another_kind(make: Any, tmp_path: Path) -> None:
     make.jsonl(tmp_path / "results" / "1.jsonl", [make.result("a", label={"old": 1}, stars="four")])
     make.jsonl(tmp_path / "results" / "2.jsonl", [make.result("b", label="x", stars=4)])
-    found = collect(Layout(str(tmp_path)), TASK, [])
+    found = collect(Layout(str(tmp_path)), CONFIG, [])
     label, stars = found.answers["label"], found.answers["stars"]
     assert isinstance(label, Frequencies)
     assert label.top(3) == [("x", 1)]
@@ -124,10 +136,10 @@ def test_answers_to_an_earlier_task_are_left_out_where_they_are_of_another_kind(
 
 def test_a_file_that_is_none_is_named(tmp_path: Path, make: Any) -> None:
     make.jsonl(tmp_path / "failures" / "f.jsonl", [{"id": "a"}])
-    with pytest.raises(ValueError, match=r"f\.jsonl: not a file that a run wrote"):
+    with pytest.raises(ValueError, match=r"f\.jsonl, line 1: no row of a failure"):
         collect(Layout(str(tmp_path)), {}, [])
 
 
 def test_no_output_at_all(tmp_path: Path) -> None:
-    found = collect(Layout(str(tmp_path)), TASK, [])
+    found = collect(Layout(str(tmp_path)), CONFIG, [])
     assert (found.ok, found.failed, found.latency.count, found.confusion.rows) == (0, 0, 0, 0)

@@ -176,7 +176,7 @@ def test_a_run_that_was_cut_short_is_named(output: Any) -> None:
 def test_nothing_to_report_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"paidonce: {tmp_path / 'none'} holds no run")
+    assert error.startswith(f"paidonce: {tmp_path / 'none'} holds no output of a run")
     assert error.count("\n") == 1
     assert not (tmp_path / "none").exists()
 

@@ -1,0 +1,47 @@
+"""Why a run broke, and what that means for what was paid."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from pipelines.terminal import say
+from transforms import files
+from transforms.layout import Layout
+from transforms.llm.secrets import masked
+from transforms.reserve import FULL
+
+_ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
+
+
+def print_broken(error: BaseException, layout: Layout) -> None:
+    """Says it."""
+    cause = root_cause(error)
+    number = _ERRNO.search(cause)
+    if number is not None and int(number[1]) in FULL:
+        say(
+            f"paidonce: the disk of {layout.root} is full: every answer so far is kept in {layout.journals}; make room "
+            "and run the same command again, it publishes them and goes on",
+            error=True,
+        )
+        return
+    if files.is_local(layout.root) and not os.path.isdir(layout.journals):
+        say(f"paidonce: {layout.root} was removed or moved while the run was on, and the answers with it", error=True)
+        return
+    say(f"paidonce: the run broke: {masked(cause)}", error=True)
+    say(f"every answer so far is kept in {layout.journals}; the same command publishes them and goes on", error=True)
+
+
+def root_cause(error: BaseException) -> str:
+    """The line of an engine's report that says what went wrong: engines hand on a worker's traceback as text."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    found = [line for line in lines if _names_error(line)]
+    text = found[-1] if found else (lines[-1] if lines else "")
+    return text if found else f"{type(error).__name__}: {text}"
+
+
+def _names_error(line: str) -> bool:
+    name, colon, _rest = line.partition(":")
+    return bool(colon) and name.replace(".", "").isidentifier() and name.endswith(("Error", "Exception"))
