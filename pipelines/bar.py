@@ -22,12 +22,12 @@ class Bar:
     so many characters."""
 
     def __init__(
-        self, beside: Callable[[Progress, Speed, int], str], below: Callable[[Progress, Speed, int], str]
+        self, beside: Callable[[Progress, Speed | None, int], str], below: Callable[[Progress, Speed | None, int], str]
     ) -> None:
         self._beside = beside
         self._below = below
         self.progress = Progress()
-        self.speed = Speed()
+        self.speed: Speed | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         progress, speed = self.progress, self.speed

@@ -30,17 +30,17 @@ _BESIDE, _BELOW = ("done", "ok", "failed", "skipped", "left"), ("calls", "tokens
 _IMPORTANCE = ("done", "left", "failed", "ok", "skipped", "cost", "calls", "429", "in flight", "tokens")
 
 
-def describe(progress: Progress, speed: Speed) -> str:
+def describe(progress: Progress, speed: Speed | None) -> str:
     """One line on how far a run is."""
     return " | ".join(_parts(progress, speed).values())
 
 
-def describe_beside(progress: Progress, speed: Speed, width: int) -> str:
+def describe_beside(progress: Progress, speed: Speed | None, width: int) -> str:
     """What stands beside a bar, in at most `width` characters."""
     return _fit(_parts(progress, speed), _BESIDE, width)
 
 
-def describe_below(progress: Progress, speed: Speed, width: int) -> str:
+def describe_below(progress: Progress, speed: Speed | None, width: int) -> str:
     """What stands below a bar, in at most `width` characters."""
     return _fit(_parts(progress, speed), _BELOW, width)
 
@@ -54,7 +54,7 @@ def _fit(parts: dict[str, str], names: tuple[str, ...], width: int) -> str:
     return " | ".join(kept.values())[: max(0, width)]
 
 
-def _parts(progress: Progress, speed: Speed) -> dict[str, str]:
+def _parts(progress: Progress, speed: Speed | None) -> dict[str, str]:
     if progress.rows is None or progress.todo is None:
         return {"done": "reading the input"}
     share = "" if progress.ok_share is None else f" ({progress.ok_share:.1%})"
@@ -63,9 +63,9 @@ def _parts(progress: Progress, speed: Speed) -> dict[str, str]:
         "ok": f"ok {progress.ok:,}{share}",
         "failed": f"failed {progress.failed:,}",
         "skipped": f"skipped {progress.rows - progress.todo:,}",
-        "calls": f"{speed.calls:,.1f} calls/s",
-        "tokens": f"{speed.tokens:,.0f} tokens/s",
     }
+    if speed is not None:
+        parts |= {"calls": f"{speed.calls:,.1f} calls/s", "tokens": f"{speed.tokens:,.0f} tokens/s"}
     if progress.in_flight is not None:
         parts["in flight"] = f"{progress.in_flight:,} in flight"
         parts["429"] = f"429s {progress.rate_limited:,}"
@@ -74,7 +74,7 @@ def _parts(progress: Progress, speed: Speed) -> dict[str, str]:
         whole = "" if projected is None else f" of about {dollars(projected)}"
         parts["cost"] = f"{dollars(progress.cost_usd)}{whole}"
     left = progress.todo - progress.done
-    if speed.rows > 0 and left > 0:
+    if speed is not None and speed.rows > 0 and left > 0:
         parts["left"] = f"{clock(left / speed.rows)} left"
     return parts
 
@@ -127,7 +127,7 @@ class Show:
         """Shows it now, as one line."""
         say(describe(*self._look()), error=self._stream is sys.stderr)
 
-    def _look(self) -> tuple[Progress, Speed]:
+    def _look(self) -> tuple[Progress, Speed | None]:
         try:
             progress = self._watch.update()
         except (OSError, ValueError):  # the journal goes when the run is published

@@ -24,8 +24,8 @@ class Rates:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int, int]] = deque()
 
-    def add(self, now: float, progress: Progress) -> Speed:
-        """Takes a sample at `now`, in seconds of a monotonic clock; returns the speed."""
+    def add(self, now: float, progress: Progress) -> Speed | None:
+        """Takes a sample at `now`, in seconds of a monotonic clock; returns the speed, None for a first look."""
         if progress.done == progress.calls == 0:
             self._samples.clear()  # reading the input is no part of it
         self._samples.append((now, progress.done, progress.calls, progress.tokens))
@@ -34,6 +34,6 @@ class Rates:
         start, done, calls, tokens = self._samples[0]
         seconds = now - start
         if seconds <= 0:
-            return Speed()
+            return None
         grown = (progress.done - done, progress.calls - calls, progress.tokens - tokens)
         return Speed(*(amount / seconds for amount in grown))

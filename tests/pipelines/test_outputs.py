@@ -16,8 +16,8 @@ from pipelines.report import __main__ as report
 from transforms.layout import Layout
 from transforms.llm.columns import columns
 from transforms.rows import RunStamp, failure_row, result_schema
-from transforms.table import Tables, table_spec
 from transforms.shards import Roll, ShardFormat
+from transforms.table import Tables, table_spec
 from transforms.write_table import TableWriter
 
 RUN = "20260101T000000-abcdef"

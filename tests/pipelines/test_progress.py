@@ -35,13 +35,11 @@ def test_a_line_says_it_all() -> None:
 
 
 def test_before_the_plan_is_made() -> None:
-    assert describe(Progress(), Speed()) == "reading the input"
+    assert describe(Progress(), None) == "reading the input"
 
 
 def test_nothing_to_do() -> None:
-    assert describe(Progress(rows=5, todo=0), Speed()) == (
-        "0/0 | ok 0 | failed 0 | skipped 5 | 0.0 calls/s | 0 tokens/s"
-    )
+    assert describe(Progress(rows=5, todo=0), None) == "0/0 | ok 0 | failed 0 | skipped 5"
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 20, 39, 40, 60, 80, 120, 300])
@@ -81,7 +79,7 @@ def test_the_terminal_is_asked_for_its_width_each_time(monkeypatch: pytest.Monke
 
 def test_rates_begin_with_what_is_there_at_first() -> None:
     rates = Rates()
-    assert rates.add(100.0, PROGRESS) == Speed()
+    assert rates.add(100.0, PROGRESS) is None
     later = Progress(ok=119_050, failed=1_000, tally={"prompt_tokens": 5_000_200}, requests=130_600)
     assert rates.add(105.0, later) == Speed(10.0, 20.0, 40.0)
 
