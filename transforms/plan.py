@@ -24,14 +24,16 @@ from transforms.records import Record
 from transforms.screen import Rules, Screen
 
 PLAN_FILE = "plan.json"
+_PIECE_ROWS = 65_536
 _TODO = 1  # the lowest bit of a prefix says whether the row is still to be done
 
 
 class SpanPlan(NamedTuple):
-    """What one span holds. `todo` counts records that are worth a call and have no answer, `prefixes` are eight bytes
-    for each record."""
+    """What one span holds, or a piece of it that begins at row `at`. `todo` counts records that are worth a call and
+    have no answer, `prefixes` are eight bytes for each record."""
 
     span: Span
+    at: int
     rows: int
     todo: int
     prefixes: bytes
@@ -47,60 +49,68 @@ class Plan(NamedTuple):
     repeats: dict[Span, bytes]  # spans that hold ids which may repeat, with the prefixes of those: see repeats.py
 
 
-def plan_span(span: Span, reading: Reading, done: PartitionedDigests, screen: Screen) -> SpanPlan:
-    """Reads a span once."""
-    rows = todo = 0
+def plan_span(
+    span: Span, reading: Reading, done: PartitionedDigests, screen: Screen, piece: int = _PIECE_ROWS
+) -> Iterator[SpanPlan]:
+    """Reads a span once. Its plan comes in pieces of up to `piece` rows: what travels is copied several times."""
+    at = rows = todo = 0
     prefixes = array("Q")
     for record in read_records(span, reading):
         rows += 1
-        if not isinstance(record, Record):
-            continue
-        value = digest(record.id)
-        is_todo = value not in done and isinstance(screen.check(record), Record)
-        todo += is_todo
-        prefixes.append(id_number(value) << 1 | is_todo)
-    return SpanPlan(span, rows, todo, prefixes.tobytes())
+        if isinstance(record, Record):
+            value = digest(record.id)
+            is_todo = value not in done and isinstance(screen.check(record), Record)
+            todo += is_todo
+            prefixes.append(id_number(value) << 1 | is_todo)
+        if rows == piece:
+            yield SpanPlan(span, at, rows, todo, prefixes.tobytes())
+            at, rows, todo = at + rows, 0, 0
+            del prefixes[:]
+    if rows:
+        yield SpanPlan(span, at, rows, todo, prefixes.tobytes())
 
 
 def combine(plans: Iterable[SpanPlan]) -> Plan:
-    """All spans' plans as one. Prefixes that occur once are forgotten."""
-    parts = sorted(plans, key=lambda part: part.span.key)
-    values = np.concatenate([_numbers(part.prefixes) for part in parts] or [_numbers(b"")])
+    """All spans' plans as one, in two passes over `plans`. Prefixes that occur once are forgotten."""
+    total = 0
+    todo: dict[Span, int] = {}
+    prefixes = bytearray()
+    for part in plans:
+        total += part.rows
+        todo[part.span] = todo.get(part.span, 0) + part.todo
+        prefixes += part.prefixes
+    values = np.frombuffer(prefixes, np.uint64)
     values >>= _TODO
     values.sort()
     repeated = np.unique(values[1:][values[1:] == values[:-1]])
-    del values
+    del values, prefixes
+    repeats = _repeats(plans, repeated, todo) if len(repeated) else {}
+    todo_by_span = {span.key: todo[span] for span in sorted(todo, key=lambda span: span.key) if todo[span]}
+    return Plan(total, sum(todo_by_span.values()), todo_by_span, repeats)
 
-    repeats: dict[Span, bytes] = {}
-    todo_by_span: dict[str, int] = {}
+
+def _repeats(plans: Iterable[SpanPlan], repeated: npt.NDArray[np.uint64], todo: dict[Span, int]) -> dict[Span, bytes]:
+    """The prefixes among `repeated` that each span holds. Takes records after the first from `todo`."""
     met: set[int] = set()
-    for part in parts:
-        todo = part.todo
-        if len(repeated):
-            found = _numbers(part.prefixes)
-            found = found[np.isin(found >> _TODO, repeated)]
-            for number in found.tolist():  # only the first record with an id can be called
-                todo -= number & _TODO if number >> _TODO in met else 0
-                met.add(number >> _TODO)
-            if len(found):
-                repeats[part.span] = np.unique(found >> _TODO).tobytes()
-        if todo:
-            todo_by_span[part.span.key] = todo
-    return Plan(
-        rows=sum(part.rows for part in parts),
-        todo=sum(todo_by_span.values()),
-        todo_by_span=todo_by_span,
-        repeats=repeats,
-    )
+    found: dict[Span, set[int]] = {}
+    for span, _at, numbers in sorted(_numbers_of(plans, repeated), key=lambda item: (item[0].key, item[1])):
+        for number in numbers:
+            if number >> _TODO in met:  # only the first record with an id can be called
+                todo[span] -= number & _TODO
+            met.add(number >> _TODO)
+            found.setdefault(span, set()).add(number >> _TODO)
+    return {span: np.array(sorted(numbers), np.uint64).tobytes() for span, numbers in found.items()}
+
+
+def _numbers_of(plans: Iterable[SpanPlan], repeated: npt.NDArray[np.uint64]) -> Iterator[tuple[Span, int, list[int]]]:
+    for part in plans:
+        numbers = np.frombuffer(part.prefixes, np.uint64)
+        yield part.span, part.at, numbers[np.isin(numbers >> _TODO, repeated)].tolist()
 
 
 def id_number(value: bytes) -> int:
     """What a plan holds of an id's digest: 63 bits, as a number."""
     return prefix(value) >> _TODO
-
-
-def _numbers(prefixes: bytes) -> npt.NDArray[np.uint64]:
-    return np.frombuffer(prefixes, np.uint64)
 
 
 @dataclass
@@ -139,7 +149,7 @@ class PlanSpan(beam.DoFn):
     def process(self, span: Span, done: Iterable[tuple[int, bytes]]) -> Iterator[SpanPlan]:
         if self._done is None:  # side inputs are the same for all of a bundle
             self._done = PartitionedDigests(done)
-        yield plan_span(span, self._reading, self._done, self._screen)
+        yield from plan_span(span, self._reading, self._done, self._screen)
 
 
 def _combine(_start: None, plans: Iterable[SpanPlan], folder: str) -> Plan:
