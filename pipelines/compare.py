@@ -83,7 +83,7 @@ def _compare(argv: Sequence[str]) -> None:
 
 def _open(name: str, path: str) -> Output:
     from transforms.agreement import OUTPUT_TEXT, answer_column
-    from transforms.rows import EXPECTED, LAST_COLUMNS
+    from transforms.rows import EXPECTED, LAST_COLUMNS, SHARING_COLUMNS
 
     layout = outputs.open_output(path)
     shards = layout.shards(layout.results)
@@ -94,7 +94,7 @@ def _open(name: str, path: str) -> Output:
     task = config.get("task") or {}
     present = _columns(shards)
     carry = (config.get("input") or {}).get("carry") or ()
-    last = {known for known, _type in LAST_COLUMNS}
+    last = {known for known, _type in [*LAST_COLUMNS, *SHARING_COLUMNS]}
     rest = [column for column in present if column not in ("id", EXPECTED) and column not in last]
     schema = task.get("schema")
     if account:

@@ -212,6 +212,7 @@ def make_spec(
             carried=carried,
             stamp=stamp,
             journal=layout.journal(run_id),
+            share_identical=settings.shares_identical,
             budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
         ),
         shards=ShardFormat(

@@ -13,12 +13,12 @@ from transforms import files
 from transforms.csv_file import read_csv
 from transforms.layout import Layout
 from transforms.resume import read_jsonl
-from transforms.rows import LAST_COLUMNS
+from transforms.rows import LAST_COLUMNS, SHARING_COLUMNS
 from transforms.table import TableSpec
 from transforms.table_rows import result_rows
 
 _BATCH = 16_384
-_KNOWN = dict(LAST_COLUMNS)
+_KNOWN = dict([*LAST_COLUMNS, *SHARING_COLUMNS])
 
 
 def result_batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

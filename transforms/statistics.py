@@ -99,7 +99,10 @@ class Statistics:
                 reason.retryable += bool(row["retryable"])
                 if len(reason.examples) < EXAMPLES:
                     reason.examples.append(row)
-            cost = pa.array([row["cost_usd"] if row["attempts"] else 0.0 for row in chunk], pa.float64())
+            cost = pa.array(
+                [row["cost_usd"] if row["attempts"] or row["cost_usd"] is not None else 0.0 for row in chunk],
+                pa.float64(),
+            )
             self._add_money(cost)
             times = pa.array([row["failed_at"] for row in chunk], pa.string()).cast(pa.timestamp("ms", "UTC"))
             self._add_times(pa.array([row["run_id"] for row in chunk], pa.string()), times, cost, failed=True)
