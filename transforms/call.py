@@ -10,7 +10,7 @@ An engine may repeat a bundle. What this run's journal already holds is then giv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any
@@ -129,33 +129,40 @@ class CallModel(beam.DoFn):
         job = Job(record, value, self._file, self._window, None if shared is None else shared.key(record.fields))
         self._window.out += 1
         self._file.pending += 1
-        same = self._group.setdefault(job.key or job, [])
-        same.append(job)
-        if len(same) > 1:
+        same = self._group.get(job.key or job)
+        if same is not None:
+            same.append(job)
             self._waits(job)
-        if len(self._group) >= self._records_per_call:
-            self._submit()
+        elif shared is None or job.key is None or not self._has_answer(job.key, [job], shared.join):
+            self._group[job.key or job] = [job]
+            if len(self._group) >= self._records_per_call:
+                self._submit()
 
     def _submit(self) -> None:
         """Sends the next call on its way. What another bundle asks just now is not asked again."""
         group, self._group = self._group, {}
         shared = self._pool.asker.shared
         asking: list[Job] = []
-        answered: list[tuple[Job, Original]] = []
-        for key, jobs in group.items():
-            known = True if shared is None or isinstance(key, Job) else shared.claim(key, jobs)
-            if known is True:
-                asking.append(jobs[0])
-            elif known is False:
+        try:
+            for key, jobs in group.items():
+                if shared is None or isinstance(key, Job) or not self._has_answer(key, jobs, shared.claim):
+                    asking.append(jobs[0])
+        finally:
+            if asking:  # also where this bundle breaks: others may wait for them
+                self._pool.submit(asking)
+
+    def _has_answer(self, key: bytes, jobs: list[Job], join: Callable[..., Original | bool]) -> bool:
+        """Whether the jobs, whose request is the same, have an answer without asking, now or when one comes."""
+        found = join(key, jobs)
+        if isinstance(found, bool):
+            if found and not jobs[0].waits:  # those behind it do so since they came
                 self._waits(jobs[0])
-            else:
-                answered += [(job, known) for job in jobs]
-        if asking:  # before all that can fail: others may wait for them
-            self._pool.submit(asking)
-        for job, original in answered:
-            job.outcome = self._pool.asker.share(job.record, job.digest, original)
+            return found
+        for job in jobs:
+            job.outcome = self._pool.asker.share(job.record, job.digest, found)
             self._pool.asker.keep(job.file, job.outcome, copied=True)
             self._window.replies.put(job)
+        return True
 
     def _waits(self, job: Job) -> None:
         job.waits = True

@@ -54,7 +54,7 @@ class Settled(NamedTuple):
 
 
 class SharedAnswers:
-    """Safe for threads. Each request that `claim` leaves to its caller needs a `settle`."""
+    """Safe for threads. Each request that `claim` leaves to a job needs a `settle`."""
 
     def __init__(self, prompts: Prompts, *, most: int = MOST_ANSWERS, most_bytes: int = MOST_BYTES) -> None:
         self._prompts = prompts
@@ -74,20 +74,30 @@ class SharedAnswers:
             return None
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-    def claim(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
-        """The answer to a request that was made. Else True: the first of the jobs is to make it, and the others wait;
-        or False: all of them wait for one who makes it already."""
+    def join(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
+        """The answer to a request that was made. Else True: the jobs wait for one who makes it; or False: nobody
+        does."""
         with self._lock:
-            known = self._answers.get(key)
-            if known is not None:
-                self._answers.move_to_end(key)
-                return known
-            others = self._waiting.get(key)
-            if others is None:
+            return self._join(key, jobs)
+
+    def claim(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
+        """As `join`; but where nobody makes the request, the first of the jobs is to, and the others wait for it."""
+        with self._lock:
+            found = self._join(key, jobs)
+            if found is False:
                 self._waiting[key] = list(jobs[1:])
-                return True
-            others += jobs
+            return found
+
+    def _join(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
+        known = self._answers.get(key)
+        if known is not None:
+            self._answers.move_to_end(key)
+            return known
+        others = self._waiting.get(key)
+        if others is None:
             return False
+        others += jobs
+        return True
 
     def settle(self, key: bytes, entry: Entry | None, *, stopped: bool) -> Settled:
         """The job that was to make a request has the outcome `entry`, or None. An outcome that another request might
