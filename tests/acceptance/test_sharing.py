@@ -186,3 +186,21 @@ def test_another_number_of_records_is_another_task(workspace: Any, mock: Any) ->
     assert ran.code == 2
     assert "task.records_per_call: (not set) -> 5" in ran.err
     assert workspace.run("--set", "task.share_identical=always").code == 0
+
+
+def test_what_is_shown_and_estimated_before(workspace: Any, mock: Any, reviews: list[Row]) -> None:
+    server = mock()
+    prepare(workspace, server, reviews[:500], 10)
+    dry = workspace.run("--dry-run", "--limit", "13")
+    assert dry.code == 0, dry.err
+    assert dry.out.count("POST ") == 2
+    assert dry.out.count("# id ") == 13
+    assert dry.out.count('\\"10\\": \\"Review: ') == 1
+    estimate = workspace.run("--estimate")
+    lines = {line.split("  ")[0]: line.split() for line in estimate.out.splitlines()}
+    assert lines["requests"][1] == "50"
+    assert server.calls() == 0
+    assert workspace.run().code == 0
+    assert server.calls() < 60
+    guessed = int(lines["prompt tokens"][2].replace(",", ""))
+    assert guessed == pytest.approx(server.stats()["prompt_tokens"], rel=0.15)
