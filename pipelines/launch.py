@@ -103,6 +103,8 @@ def _run(
     drawn = None
     with ExitStack() as held:
         try:
+            if table is not None:
+                _add_columns(table)
             finish_commits(layout)
             recovered = [recover(layout, earlier, table) for earlier in interrupted_runs(layout)]
             summary.print_recovered(recovered)
@@ -259,6 +261,14 @@ def _open_tables(table: TableSpec, run_id: str, *, redo: bool) -> None:
         if redo:
             tables.set_aside(run_id)
         tables.create()
+    finally:
+        tables.close()
+
+
+def _add_columns(table: TableSpec) -> None:
+    tables = Tables(table, write=True)
+    try:
+        tables.add_columns()
     finally:
         tables.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -204,3 +204,40 @@ def test_what_is_shown_and_estimated_before(workspace: Any, mock: Any, reviews: 
     assert server.calls() < 60
     guessed = int(lines["prompt tokens"][2].replace(",", ""))
     assert guessed == pytest.approx(server.stats()["prompt_tokens"], rel=0.15)
+
+
+def test_a_table_gets_the_columns_when_they_are_needed(
+    workspace: Any, mock: Any, new_database: Callable[[], str]
+) -> None:
+    """Sharing is no other task: it can begin, and end, with rows in the table."""
+    from sqlalchemy import create_engine, text
+
+    server, url = mock(), new_database()
+    prepare(workspace, server, [{"id": str(at), "text": "the same"} for at in range(10)], 1)
+    table = ["--set", f"output.table={url}#labels"]
+    assert workspace.run(*table, "--limit", "4").code == 0
+    assert server.calls() == 4
+    ran = workspace.run(*table, "--set", "task.share_identical=always", "--limit", "4")
+    assert ran.code == 0, ran.err
+    assert server.calls() == 5
+    ran = workspace.run(*table)
+    assert ran.code == 0, ran.err
+    assert server.calls() == 7
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            found = connection.execute(text("SELECT count(*), count(shared_from) FROM labels")).one()
+    finally:
+        engine.dispose()
+    assert tuple(found) == (10, 3)
+
+
+def test_files_get_the_columns_when_they_are_needed(workspace: Any, mock: Any) -> None:
+    server = mock()
+    prepare(workspace, server, [{"id": str(at), "text": "the same"} for at in range(10)], 1)
+    assert workspace.run("--limit", "4").code == 0
+    assert workspace.run("--set", "task.share_identical=always", "--limit", "4").code == 0
+    assert workspace.run().code == 0
+    rows = workspace.results()
+    assert sum(row["shared_from"] is not None for row in rows) == 3
+    assert (len(rows), server.calls()) == (10, 7)
