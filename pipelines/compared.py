@@ -9,7 +9,7 @@ from pipelines.usage import UsageError
 from transforms.agreement import OUTPUT_TEXT, judged_column
 from transforms.comparison import Comparison
 from transforms.published import Unreadable
-from transforms.rows import EXPECTED, LAST_COLUMNS
+from transforms.rows import EXPECTED, LAST_COLUMNS, SHARING_COLUMNS
 from transforms.side import Side
 
 
@@ -75,7 +75,7 @@ def _open(name: str, path: str) -> Compared:
         present = output.published.columns()
     except Unreadable as error:
         raise UsageError(str(error)) from None
-    last = {known for known, _type in LAST_COLUMNS}
+    last = {known for known, _type in [*LAST_COLUMNS, *SHARING_COLUMNS]}
     rest = [column for column in present if column not in ("id", EXPECTED) and column not in last]
     if output.account:
         schema = (config.get("task") or {}).get("schema") or {}

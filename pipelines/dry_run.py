@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from pipelines.config import UsageError
@@ -17,6 +17,8 @@ from transforms.database import DatabaseError
 from transforms.digests import DigestSet, digest
 from transforms.llm.chat import Preview
 from transforms.llm.client import draft
+from transforms.llm.group_prompts import GroupPrompts
+from transforms.llm.prompt import Prompt
 from transforms.llm.prompts import Prompts
 from transforms.llm.secrets import masked
 from transforms.read import read_records, split
@@ -38,11 +40,11 @@ def dry_run(settings: Settings, options: Options) -> int:
         spec = spec_of(settings, options, checked, stands(settings, checked))
     except (OSError, ValueError, DatabaseError) as error:
         raise UsageError(str(error)) from None
-    prompts = Prompts(settings.task, settings.input, settings.model)
     shown = 0
-    for record in islice(to_do(spec), options.limit or _SHOWN):
-        preview = client.preview(prompts.render(record.fields))
-        say(f"{describe(record, preview)}\n")
+    for records, prompt in islice(
+        requests(settings, to_do(spec), options.limit), _SHOWN if options.limit is None else None
+    ):
+        say(f"{describe(records, client.preview(prompt))}\n")
         shown += 1
     client.close()
     for note in _notes(settings, missing, len(others)):
@@ -72,11 +74,23 @@ def to_do(spec: RunSpec) -> Iterator[Record]:
                     yield checked
 
 
-def describe(record: Record, preview: Preview) -> str:
-    """A request in the form that HTTP gives it, below the row that it is for."""
+def requests(settings: Settings, records: Iterator[Record], limit: int | None) -> Iterator[tuple[list[Record], Prompt]]:
+    """What is asked about the records, about the first `limit` of them, each time with those that it is about."""
+    task = settings.task
+    left = islice(records, limit)
+    prompts = Prompts(task, settings.input, settings.model)
+    while group := list(islice(left, task.records_per_call)):
+        if len(group) == 1:
+            yield group, prompts.render(group[0].fields)
+        else:
+            yield group, GroupPrompts(task, settings.input).render([record.fields for record in group]).prompt
+
+
+def describe(records: Sequence[Record], preview: Preview) -> str:
+    """A request in the form that HTTP gives it, below the rows that it is for."""
     headers = [f"{name}: {value}" for name, value in preview.headers.items()]
-    row = f"# id {masked(record.id)!r}, {record.file}, byte {record.position}"
-    return "\n".join([row, f"POST {preview.url}", *headers, "", preview.body])
+    rows = [f"# id {masked(record.id)!r}, {record.file}, byte {record.position}" for record in records]
+    return "\n".join([*rows, f"POST {preview.url}", *headers, "", preview.body])
 
 
 def _notes(settings: Settings, missing: str | None, others: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import NamedTuple
 
 from pipelines.progress import clock
@@ -59,7 +60,7 @@ class Figures:
     @property
     def requests(self) -> Range:
         """HTTP requests, failed attempts included."""
-        return self.projection.requests or Range(float(self.rows))
+        return self.projection.requests or Range(float(ceil(self.rows / self.settings.task.records_per_call)))
 
     @property
     def prompt_tokens(self) -> Range:
@@ -100,7 +101,9 @@ class Figures:
 
     def _requests(self) -> Line:
         known = self.projection.requests is not None
-        return _line("requests", self.requests, self.source if known else "one a row", _whole)
+        rows = self.settings.task.records_per_call
+        guessed = "one a row" if rows == 1 else f"{rows} rows each"
+        return _line("requests", self.requests, self.source if known else guessed, _whole)
 
     def _prompt_basis(self) -> str:
         if self.projection.prompt_tokens is not None:

@@ -41,6 +41,8 @@ def task_fingerprint(settings: Settings) -> dict[str, Any]:
     for name in ("examples", "messages", "parameters_from"):
         if getattr(task, name):
             shape[f"task.{name}"] = task.model_dump(mode="json", include={name})[name]
+    if task.records_per_call > 1:
+        shape["task.records_per_call"] = task.records_per_call
     if task.image_columns:
         shape["task.images"] = task.image_columns
     if settings.input.on_oversized == "truncate":

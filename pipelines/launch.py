@@ -109,6 +109,8 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
     drawn = None
     with ExitStack() as held:
         try:
+            if table is not None:
+                _add_columns(table)
             finish_commits(layout)
             recovered = []
             for earlier in interrupted_runs(layout):
@@ -226,6 +228,7 @@ def make_spec(
             carried=carried,
             stamp=stamp,
             journal=layout.journal(run_id),
+            share_identical=settings.shares_identical,
             budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
             ordered=settings.output.order == "input",
             roll=RollRule(settings.output.journal_rows, settings.output.journal_seconds),
@@ -275,6 +278,14 @@ def _open_tables(table: TableSpec, run_id: str, *, redo: bool) -> None:
         if redo:
             tables.set_aside(run_id)
         tables.create()
+    finally:
+        tables.close()
+
+
+def _add_columns(table: TableSpec) -> None:
+    tables = Tables(table, write=True)
+    try:
+        tables.add_columns()
     finally:
         tables.close()
 

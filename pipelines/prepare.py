@@ -24,13 +24,14 @@ from transforms.llm.answers import AnswerParser
 from transforms.llm.client import connect, draft
 from transforms.llm.columns import columns
 from transforms.llm.examples import check_answers
+from transforms.llm.group_prompts import GroupPrompts
 from transforms.llm.price_table import Found, find_price
 from transforms.llm.prompts import Prompts
 from transforms.llm.secrets import masked
 from transforms.llm.template import Template
 from transforms.read import first_fields, shown_path
 from transforms.records import Fields, compact_json
-from transforms.rows import result_schema, type_name, type_of
+from transforms.rows import result_schema, sharing_columns, type_name, type_of
 from transforms.settings import Input, Settings
 from transforms.store import Unsupported
 from transforms.table import Tables, table_spec
@@ -63,6 +64,7 @@ def check_model(settings: Settings) -> None:
         AnswerParser(settings.task.answer_schema)
         Prompts(settings.task, settings.input, settings.model)
         check_answers(settings.task)
+        _check_group(settings)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -74,8 +76,15 @@ def check_request(settings: Settings) -> None:
             for model in settings.model.per_endpoint:
                 draft(settings.task, model, settings.limits)[0].close()
         AnswerParser(settings.task.answer_schema)
+        _check_group(settings)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _check_group(settings: Settings) -> None:
+    """Raises ValueError for a task whose records cannot share a call, where they are to."""
+    if settings.task.records_per_call > 1:
+        GroupPrompts(settings.task, settings.input)
 
 
 def check_price(settings: Settings) -> Found | None:
@@ -178,7 +187,7 @@ def prepare(settings: Settings, earlier_types: Mapping[str, str]) -> Prepared:
     try:
         if task.expected is not None:
             answer_column(task.answer_schema, task.expected)
-        schema = result_schema(answer, types, expected=task.expected is not None)
+        schema = result_schema(answer, types, expected=task.expected is not None, sharing=sharing_columns(settings))
     except ValueError as error:
         raise UsageError(str(error)) from None
     return Prepared(inputs, reading, carried, schema, _notes(settings, surveyed))

@@ -7,13 +7,16 @@ own calls have cost. Near its end fewer and fewer calls are under way, so that n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from transforms import journal
 from transforms.journal import OK, Entry
+from transforms.llm.completion import Usage
 from transforms.llm.errors import Stopped
 from transforms.llm.forecast import Forecast, Size
+from transforms.llm.group_caller import GroupOutcome
 from transforms.llm.notes import REASKED
 from transforms.stop import POLL_SECONDS, StopSign
 
@@ -56,7 +59,17 @@ class Budget:
     def reserve(self, fields: Mapping[str, Any], stop: StopSign) -> Share:
         """Sets aside what a row's call may cost, when there is room for it: where calls under way hold too much, it
         waits for their ends. Raises Spent, or Stopped if the run stops meanwhile."""
-        size = self._size(fields)
+        return self._reserve(self._size(fields), stop)
+
+    def reserve_group(self, rows: Sequence[Mapping[str, Any]], stop: StopSign) -> Share:
+        """The same for one request about several rows."""
+        try:
+            size = self._forecast.group_size(rows)
+        except Exception:  # see _size
+            size = Size(0, None, len(rows))
+        return self._reserve(size, stop)
+
+    def _reserve(self, size: Size, stop: StopSign) -> Share:
         with self._freed:
             while not self._over:
                 usd = self._forecast.cost_usd(size)
@@ -80,23 +93,34 @@ class Budget:
     def settle(self, share: Share, entry: Entry | None) -> None:
         """A call has ended, with the outcome `entry` or None without one: what was set aside for it becomes what it
         has cost."""
+        with self._settling(share):
+            if entry is not None:
+                row = entry.row
+                answered = entry.outcome == OK or row["output_text"] is not None
+                usage = Usage(row["prompt_tokens"], row["completion_tokens"])
+                self._count(share, row["cost_usd"], usage, answered=answered, answers=1 + entry.notes.get(REASKED, 0))
+
+    def settle_group(self, share: Share, outcome: GroupOutcome | None) -> None:
+        """The same for a request about several rows."""
+        with self._settling(share):
+            if outcome is not None:
+                self._count(share, outcome.cost_usd, outcome.usage, answered=outcome.completions > 0)
+
+    @contextmanager
+    def _settling(self, share: Share) -> Iterator[None]:
         with self._freed:
             self._under_way -= 1
             self._reserved = self._reserved - share.usd if self._under_way else 0.0
-            if entry is not None:
-                self._count(share, entry)
+            yield
             self._freed.notify()
 
-    def _count(self, share: Share, entry: Entry) -> None:
-        row = entry.row
-        cost = row["cost_usd"]
-        if cost is None:  # unknown: for an answer that came, what was set aside is the best guess there is
-            answered = entry.outcome == OK or row["output_text"] is not None
-            cost = share.usd if answered else 0.0
-        self._spent += cost
-        prompt, output = row["prompt_tokens"], row["completion_tokens"]
-        if prompt is not None and output is not None:
-            self._forecast.learn(share.size.characters, prompt, output, 1 + entry.notes.get(REASKED, 0))
+    def _count(self, share: Share, cost_usd: float | None, usage: Usage, *, answered: bool, answers: int = 1) -> None:
+        if cost_usd is None:  # unknown: for an answer that came, what was set aside is the best guess there is
+            cost_usd = share.usd if answered else 0.0
+        self._spent += cost_usd
+        if usage.prompt_tokens is not None and usage.completion_tokens is not None:
+            taken = usage.prompt_tokens, usage.completion_tokens
+            self._forecast.learn(share.size.characters, *taken, answers, share.size.records)
 
     def _size(self, fields: Mapping[str, Any]) -> Size:
         try:

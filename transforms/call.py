@@ -1,15 +1,16 @@
 """Record -> outcome: rate-limited, concurrent model calls in a DoFn, each answer on disk before anybody sees it.
 
 A sliding window over the bundle: a record enters as soon as any thread of the process is free, no batch waits for
-its slowest member, and `finish_bundle` waits for the last. A row's failure becomes a row; what stops the account
-leaves rows undone; only a fault of our own machine (a full disk) raises.
+its slowest member, and `finish_bundle` waits for the last. Several records may share a call (task.records_per_call),
+and records whose requests are the same an answer (shared_answers.py). A row's failure becomes a row;
+what stops the account leaves rows undone; only a fault of our own machine (a full disk) raises.
 
 An engine may repeat a bundle. What this run's journal already holds is then given again, not called again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any
@@ -23,9 +24,12 @@ from transforms.ask import Asker, CallSpec, Job, Window
 from transforms.digests import digest
 from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, SpanIndex
 from transforms.records import Record
+from transforms.shared_answers import Original
 from transforms.span_journal import SpanJournal
 from transforms.stop import POLL_SECONDS
 from transforms.tally import TALLY, add, bundle_tally
+
+MOST_WAITING = 1000  # records of a bundle that wait for the answers of others, and are held in memory meanwhile
 
 
 @dataclass
@@ -46,6 +50,7 @@ class CallModel(beam.DoFn):
 
     def __init__(self, spec: CallSpec) -> None:
         self._spec = spec
+        self._records_per_call = spec.task.records_per_call
         self._replayed_count = Metrics.counter("paidonce", "replayed")
         self._counts = {OK: Metrics.counter("paidonce", "ok"), DEAD_LETTER: Metrics.counter("paidonce", "failed")}
 
@@ -62,6 +67,7 @@ class CallModel(beam.DoFn):
         # A bundle that broke leaves calls under way: they end in the journal, and in a window that nobody reads.
         self._window.open = False
         self._window = Window()
+        self._group: dict[bytes | Job, list[Job]] = {}  # the next call: by request, who asks and who has the same
         self._file: SpanJournal | None = None
         self._unprocessed = 0
         self._notes: dict[str, int] = {}
@@ -80,10 +86,14 @@ class CallModel(beam.DoFn):
         elif self._over or self._pool.asker.stop.is_set():
             self._unprocessed += 1
         else:
-            self._submit(record, value)
-        # Twice the threads: whichever thread gets free finds a record waiting, without a turn of this loop first.
-        while self._window.out >= 2 * self._pool.count:
+            self._add(record, value)
+        # Twice the threads: whichever thread gets free finds records waiting, without a turn of this loop first.
+        while self._window.out - self._window.waiting >= 2 * self._pool.count * self._records_per_call:
             yield from self._take(self._wait())
+        if self._window.waiting >= MOST_WAITING:
+            self._submit()  # what they wait for may be among these
+            while self._window.waiting >= MOST_WAITING:
+                yield from self._take(self._wait())
         while True:
             try:
                 job = self._window.replies.get_nowait()
@@ -92,6 +102,7 @@ class CallModel(beam.DoFn):
             yield from self._take(job)
 
     def finish_bundle(self) -> Iterator[Any]:
+        self._submit()
         while self._window.out:
             for row in self._take(self._wait()):
                 if isinstance(row, beam.pvalue.TaggedOutput):
@@ -115,11 +126,51 @@ class CallModel(beam.DoFn):
             self._index.refresh()
         self._index.load(span)
 
-    def _submit(self, record: Record, value: bytes) -> None:
+    def _add(self, record: Record, value: bytes) -> None:
+        """Takes a record into the next call, or has it wait for the answer to another whose request is the same."""
         assert self._file is not None
+        shared = self._pool.asker.shared
+        job = Job(record, value, self._file, self._window, None if shared is None else shared.key(record.fields))
         self._window.out += 1
         self._file.pending += 1
-        self._pool.submit(Job(record, value, self._file, self._window))
+        same = self._group.get(job.key or job)
+        if same is not None:
+            same.append(job)
+            self._waits(job)
+        elif shared is None or job.key is None or not self._has_answer(job.key, [job], shared.join):
+            self._group[job.key or job] = [job]
+            if len(self._group) >= self._records_per_call:
+                self._submit()
+
+    def _submit(self) -> None:
+        """Sends the next call on its way. What another bundle asks just now is not asked again."""
+        group, self._group = self._group, {}
+        shared = self._pool.asker.shared
+        asking: list[Job] = []
+        try:
+            for key, jobs in group.items():
+                if shared is None or isinstance(key, Job) or not self._has_answer(key, jobs, shared.claim):
+                    asking.append(jobs[0])
+        finally:
+            if asking:  # also where this bundle breaks: others may wait for them
+                self._pool.submit(asking)
+
+    def _has_answer(self, key: bytes, jobs: list[Job], join: Callable[..., Original | bool]) -> bool:
+        """Whether the jobs, whose request is the same, have an answer without asking, now or when one comes."""
+        found = join(key, jobs)
+        if isinstance(found, bool):
+            if found and not jobs[0].waits:  # those behind it do so since they came
+                self._waits(jobs[0])
+            return found
+        for job in jobs:
+            job.outcome = self._pool.asker.share(job.record, job.digest, found)
+            self._pool.asker.keep(job.file, job.outcome, copied=True)
+            self._window.replies.put(job)
+        return True
+
+    def _waits(self, job: Job) -> None:
+        job.waits = True
+        self._window.waiting += 1
 
     def _wait(self) -> Job:
         while True:
@@ -130,6 +181,7 @@ class CallModel(beam.DoFn):
 
     def _take(self, job: Job) -> Iterator[Any]:
         self._window.out -= 1
+        self._window.waiting -= job.waits
         job.file.pending -= 1
         if job.file.pending == 0 and job.file is not self._file:
             job.file.close()
@@ -146,7 +198,7 @@ class CallModel(beam.DoFn):
         return entry.row if entry.outcome == OK else beam.pvalue.TaggedOutput(DEAD_LETTER, entry.row)
 
 
-class CallPool(workers.Workers[Job]):
+class CallPool(workers.Workers[Sequence[Job]]):
     """The threads that ask the model for one run in one process."""
 
     def __init__(self, asker: Asker, count: int) -> None:

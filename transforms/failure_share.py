@@ -22,10 +22,11 @@ class FailureShare:
         self._examples: dict[str, str] = {}  # the first message of each reason
         self._lock = threading.Lock()
 
-    def add(self, entry: Entry) -> str | None:
-        """Counts an outcome. Why the run is to stop, None as long as it is not."""
+    def add(self, entry: Entry, *, grouped: bool = False) -> str | None:
+        """Counts an outcome. Why the run is to stop, None as long as it is not. `grouped`: the row shared its call,
+        whose attempts another may have."""
         row = entry.row
-        if self._most is None or not row["attempts"]:  # none: the row was refused before a call
+        if self._most is None or not (row["attempts"] or grouped):  # none: the row was refused before a call
             return None
         with self._lock:
             self._rows += 1

@@ -15,12 +15,12 @@ from transforms import files
 from transforms.csv_file import read_csv
 from transforms.records import as_text
 from transforms.resume import read_jsonl
-from transforms.rows import LAST_COLUMNS
+from transforms.rows import LAST_COLUMNS, SHARING_COLUMNS
 from transforms.table import TableSpec
 from transforms.table_rows import result_rows
 
 _BATCH = 16_384
-_KNOWN = dict(LAST_COLUMNS)
+_KNOWN = dict([*LAST_COLUMNS, *SHARING_COLUMNS])
 _NO_TYPES: Mapping[str, pa.DataType] = {}
 
 Types = Mapping[str, pa.DataType]

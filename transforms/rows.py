@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from transforms.records import Row, utc
+from transforms.settings import Settings
 
 # Reasons that are found before a call: they cost nothing and each run finds them anew, so they are not carried over.
 UNCALLED = frozenset({"bad_record", "bad_encoding", "bad_id", "duplicate_id", "empty_input", "oversized_input"})
@@ -39,6 +40,11 @@ LAST_COLUMNS = [
     ("task_hash", pa.string()),
     ("finished_at", pa.timestamp("ms", tz="UTC")),
 ]
+
+# Columns of results whose answers can be shared with other rows, after the last ones.
+RECORDS_IN_CALL = "records_in_call"  # how many rows shared the call that gave the answer (task.records_per_call)
+SHARED_FROM = "shared_from"  # the id of the row whose answer this is too, as their requests were the same
+SHARING_COLUMNS = [(RECORDS_IN_CALL, pa.int64()), (SHARED_FROM, pa.string())]
 
 
 class RunStamp(NamedTuple):
@@ -72,12 +78,17 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def result_schema(
-    answer: Mapping[str, pa.DataType], carried: Mapping[str, pa.DataType], *, expected: bool = False
+    answer: Mapping[str, pa.DataType],
+    carried: Mapping[str, pa.DataType],
+    *,
+    expected: bool = False,
+    sharing: Collection[str] = (),
 ) -> pa.Schema:
-    """The columns of the results, with one for what is right if `expected`. Raises ValueError, naming the column,
-    where two would have one name."""
+    """The columns of the results, with one for what is right if `expected`, and those of SHARING_COLUMNS that are
+    named in `sharing`. Raises ValueError, naming the column, where two would have one name."""
     said = [(EXPECTED, pa.string())] if expected else []
-    columns = [("id", pa.string()), *answer.items(), *carried.items(), *said, *LAST_COLUMNS]
+    shared = [(name, kind) for name, kind in SHARING_COLUMNS if name in sharing]
+    columns = [("id", pa.string()), *answer.items(), *carried.items(), *said, *LAST_COLUMNS, *shared]
     seen: set[str] = set()
     for name, _type in columns:
         if name in seen:
@@ -88,6 +99,12 @@ def result_schema(
             )
         seen.add(name)
     return pa.schema(columns)
+
+
+def sharing_columns(settings: Settings) -> list[str]:
+    """Those of SHARING_COLUMNS that the results of a run have."""
+    wanted = {RECORDS_IN_CALL: settings.task.records_per_call > 1, SHARED_FROM: settings.shares_identical}
+    return [name for name, is_wanted in wanted.items() if is_wanted]
 
 
 def failure_row(

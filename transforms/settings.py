@@ -60,6 +60,9 @@ class Task(Section):
     expected: Annotated[str, Field(min_length=1)] | None = None  # the input column that says what is right
     # A text that was cut because its tokens were used up: a failure, or a result with finish_reason length.
     on_truncated: Literal["fail", "keep"] = "fail"
+    records_per_call: Annotated[int, Field(ge=1, le=1000)] = 1  # so many records share one request and one answer
+    # Whether records whose requests are the same are asked once a process. auto: where the temperature is 0.
+    share_identical: Literal["auto", "always", "never"] = "auto"
 
     @property
     def image_columns(self) -> list[str]:
@@ -88,6 +91,10 @@ class Task(Section):
                     raise ValueError(f"messages: the column's messages are sent as they are; leave out {name}")
         if self.on_truncated == "keep" and self.answer_schema is not None:
             raise ValueError("on_truncated: keep is for texts; half an answer to a schema is no JSON")
+        if self.records_per_call > 1:
+            for name in ("messages", "images", "parameters_from"):
+                if getattr(self, name):
+                    raise ValueError(f"records_per_call: must be 1 with {name}, which are of one record each")
         return self
 
 
@@ -262,6 +269,25 @@ class Settings(Section):
     model: Model = Field(default_factory=Model)
     limits: Limits = Field(default_factory=Limits)
     budget: Budget = Field(default_factory=Budget)
+
+    @property
+    def shares_identical(self) -> bool:
+        """Whether identical requests are made once: task.share_identical, decided."""
+        if self.task.share_identical != "auto":
+            return self.task.share_identical == "always"
+        known = {"temperature": 0 if self.model.provider == "embedded" else None, **self.model.parameters}
+        return known["temperature"] == 0 and "temperature" not in self.task.parameters_from
+
+    @model_validator(mode="after")
+    def _one_shape_of_answers(self) -> Settings:
+        if self.task.records_per_call > 1:
+            for name in ("response_format", "tools", "tool_choice"):
+                if name in self.model.parameters:
+                    raise ValueError(
+                        f"model.parameters.{name}: with task.records_per_call each call has a schema of its own; "
+                        "use model.structured_output"
+                    )
+        return self
 
     @property
     def max_in_flight(self) -> int:

@@ -86,7 +86,7 @@ class Statistics:
         self.failed += len(rows)
         for row in rows:
             self.reasons.add(row)
-        cost = pa.array([row.get("cost_usd") if row.get("attempts") else 0.0 for row in rows], pa.float64())
+        cost = pa.array([_cost(row) for row in rows], pa.float64())
         self._add_money(cost)
         times = pa.array([row.get("failed_at") for row in rows], pa.string()).cast(pa.timestamp("ms", "UTC"))
         self._add_times(pa.array([row.get("run_id") for row in rows], pa.string()), times, cost, failed=True)
@@ -154,3 +154,9 @@ def _counter(name: str, kind: pa.DataType) -> dict[str, Frequencies | Bins]:
     if pa.types.is_integer(kind):
         return {name: Bins(1.0)}
     return {name: Bins()} if pa.types.is_floating(kind) else {}
+
+
+def _cost(failure: Row) -> float | None:
+    """US dollars; nothing for a row that was never called. Of a call that rows share, only the first has attempts."""
+    cost: float | None = failure.get("cost_usd")
+    return cost if failure.get("attempts") or cost is not None else 0.0

@@ -22,12 +22,15 @@ import pyarrow as pa
 
 from transforms import database
 from transforms.database import NAME_BYTES, connect, missing_file, reporting, shown, transaction
+from transforms.rows import SHARING_COLUMNS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
     from sqlalchemy.types import TypeEngine
 
 KEY = "row_key"
+# Columns that a table gets when they are first needed, and that stay null where they no longer are.
+_ADDED = frozenset(name for name, _type in SHARING_COLUMNS)
 FAILURES = pa.schema(
     [
         (KEY, pa.string()),
@@ -146,6 +149,27 @@ class Tables:
 
         transaction(self.engine, self.spec.url, make)
 
+    def add_columns(self) -> None:
+        """Gives a table that is there those of SHARING_COLUMNS that ours would have. Raises DatabaseError."""
+        from sqlalchemy import inspect
+        from sqlalchemy.schema import CreateColumn
+
+        assert self.results is not None
+        results = self.results
+
+        def add(connection: Connection) -> None:
+            found = inspect(connection)
+            if not found.has_table(results.name, results.schema):
+                return
+            there = {column["name"] for column in found.get_columns(results.name, results.schema)}
+            for column in results.columns:
+                if column.name in _ADDED and column.name not in there:
+                    quoted = connection.dialect.identifier_preparer.format_table(results)
+                    added = str(CreateColumn(column).compile(dialect=connection.dialect))
+                    connection.exec_driver_sql(f"ALTER TABLE {quoted} ADD COLUMN {added}")
+
+        transaction(self.engine, self.spec.url, add)
+
     def set_aside(self, run_id: str) -> None:
         """Renames both tables, where they are, to `<table>_replaced_<run_id>`, both or none. Raises DatabaseError."""
         from sqlalchemy import inspect
@@ -213,9 +237,9 @@ def _check_names(spec: TableSpec, schema: pa.Schema) -> None:
 def _difference(table: Table, there: dict[str, TypeEngine[Any]]) -> str:
     ours = {column.name: column.type for column in table.columns}
     parts = []
-    if missing := [name for name in ours if name not in there]:
+    if missing := [name for name in ours if name not in there and name not in _ADDED]:
         parts.append(f"without {', '.join(map(repr, missing))}")
-    if further := [name for name in there if name not in ours]:
+    if further := [name for name in there if name not in ours and name not in _ADDED]:
         parts.append(f"with {', '.join(map(repr, further))}")
     parts += [
         f"{name!r} is {there[name]} and not {kind}"

@@ -59,6 +59,7 @@ def outcome_tally(row: dict[str, Any], kind: str) -> Tally:
     tally: Tally = {kind: 1}
     if kind == "failed":
         tally["failures_by_reason"] = {row["reason"]: 1}
-    if row["attempts"]:
+    # Of a call that rows share, the first has the count of requests, and each its part of what they took.
+    if kind == "ok" or row["attempts"] or row["prompt_tokens"] is not None:
         add(tally, row_tally(row))
     return tally

@@ -33,6 +33,13 @@ def test_the_guess() -> None:
     assert size({"prompt": "{text}", "system": "s"}).guessed_tokens(10, 400) == 100 + 10 * 6
 
 
+def test_rows_that_share_a_call_share_what_it_says_once() -> None:
+    task = {"system": "s" * 1000, "prompt": "{text}"}
+    alone, shared = size(task), size({**task, "records_per_call": 10})
+    assert 100 < shared.of({"text": "ü" * 20}) < 200 < alone.of({"text": "ü" * 20})
+    assert shared.guessed_tokens(10, 400) == 100 + 2 * 3
+
+
 @pytest.mark.parametrize(
     ("model", "counts"),
     [

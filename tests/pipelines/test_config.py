@@ -490,3 +490,28 @@ def test_the_default_configuration_names_every_key_and_its_default() -> None:
     for section, values in full.items():
         for key in values.keys() - (written[section] or {}).keys():
             assert settings[section][key] == values[key], f"{section}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "shares"),
+    [
+        ([], True),  # the embedded model answers at temperature 0
+        (["model.parameters.temperature=0.0"], True),
+        (["model.parameters.temperature=1"], False),
+        (["task.parameters_from={temperature: heat}"], False),
+        (["model={provider: openai, name: m}"], False),
+        (["model={provider: openai, name: m, parameters: {temperature: 0}}"], True),
+        (["model={provider: openai, name: m}", "task.share_identical=always"], True),
+        (["task.share_identical=never"], False),
+    ],
+)
+def test_identical_requests_are_shared_where_their_answers_are_the_same(
+    file: Path, overrides: list[str], shares: bool
+) -> None:
+    assert load(str(file), overrides).shares_identical is shares
+
+
+def test_records_per_call_make_another_task_and_sharing_does_not(file: Path) -> None:
+    plain = task_hash(load(str(file)))
+    assert task_hash(load(str(file), ["task.records_per_call=1", "task.share_identical=never"])) == plain
+    assert task_hash(load(str(file), ["task.records_per_call=2"])) != plain

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -15,12 +16,21 @@ _THINK, _THOUGHT = "<think>", "</think>"
 _FENCE = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 
 
-def json_in(text: str) -> tuple[Any, bool]:
-    """The value, and whether it was unwrapped. Raises ValueError that says what is wrong with the text as it is."""
+class Doubled(dict[str, Any]):
+    """An object that had a key twice: `keys_twice`, of which only the last value is here."""
+
+    keys_twice: frozenset[str]
+
+
+def json_in(text: str, *, doubled: bool = False) -> tuple[Any, bool]:
+    """The value, and whether it was unwrapped. Raises ValueError that says what is wrong with the text as it is.
+
+    `doubled`: objects with a key twice, which is an error otherwise, are left to the caller, as Doubled."""
     problem = ""
+    decoder = _lenient if doubled else _decoder
     for candidate in _candidates(text):
         try:
-            return _decoder.decode(candidate), candidate is not text
+            return decoder.decode(candidate), candidate is not text
         except RecursionError:
             problem = problem or "nested too deeply"
         except ValueError as error:
@@ -61,6 +71,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _object_or_doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    marked = Doubled(found)
+    marked.keys_twice = frozenset(key for key, count in Counter(key for key, _value in pairs).items() if count > 1)
+    return marked
+
+
 def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
@@ -73,3 +92,4 @@ def _float(number: str) -> float:
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
+_lenient = json.JSONDecoder(object_pairs_hook=_object_or_doubled, parse_constant=_constant, parse_float=_float)

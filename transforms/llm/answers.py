@@ -54,40 +54,45 @@ class AnswerParser:
         Raises RowError, with the completion, for an answer that is filtered, refused, cut, empty, no JSON (see
         answer_json.py) or not what the schema says.
         """
-        text, truncated = self._text(completion)
+        text, truncated = self.text(completion)
         if not self._columns:
             return Parsed({}, truncated=truncated)
         try:
             value, unwrapped = json_in(text)
         except ValueError as error:
-            raise _rejected("invalid_json", str(error), completion) from None
+            raise rejected("invalid_json", str(error), completion) from None
+        return Parsed(self.values(value, completion), unwrapped)
+
+    def values(self, value: Any, completion: Completion) -> dict[str, Any]:
+        """The columns of one answer's JSON `value`. Raises RowError for one that is not what the schema says."""
         if not self._validator.is_valid(value):
             worst = best_match(self._validator.iter_errors(value))
-            raise _rejected("schema_mismatch", f"{worst.json_path}: {worst.message}", completion)
+            raise rejected("schema_mismatch", f"{worst.json_path}: {worst.message}", completion)
         try:
-            return Parsed(convert_fields(self._columns, value), unwrapped)
+            return convert_fields(self._columns, value)
         except ValueError as error:
-            raise _rejected("schema_mismatch", f"$.{error}", completion) from None
+            raise rejected("schema_mismatch", f"$.{error}", completion) from None
 
-    def _text(self, completion: Completion) -> tuple[str, bool]:
-        """The text, if the model ended it by itself or it is kept all the same, and whether it was cut."""
+    def text(self, completion: Completion) -> tuple[str, bool]:
+        """The text, if the model ended it by itself or it is kept all the same, and whether it was cut. Raises
+        RowError where there is none."""
         text = completion.text or ""
         if completion.finish_reason == "content_filter":
             found = f" ({completion.filtered})" if completion.filtered else ""
-            raise _rejected("content_filter", f"the answer was cut by the provider's content filter{found}", completion)
+            raise rejected("content_filter", f"the answer was cut by the provider's content filter{found}", completion)
         if completion.refusal:
-            raise _rejected("refusal", completion.refusal, completion)
+            raise rejected("refusal", completion.refusal, completion)
         if completion.finish_reason in _CUT:
             began = without_thought(text).strip()
             if began and self._keep_truncated:
                 return text, True
             spent = "before the answer ended" if began else f"on reasoning, before the answer began{_share(completion)}"
-            raise _rejected("truncated", f"the tokens were used up {spent}; raise max_tokens", completion)
+            raise rejected("truncated", f"the tokens were used up {spent}; raise max_tokens", completion)
         if completion.text is None and (completion.tool_calls or completion.finish_reason in _TOOLS):
-            raise _rejected("no_text", "the model called a tool and wrote nothing", completion)
+            raise rejected("no_text", "the model called a tool and wrote nothing", completion)
         if not text.strip():
             said = f"no text; finish_reason is {completion.finish_reason}{_share(completion)}"
-            raise _rejected("empty_output", said, completion)
+            raise rejected("empty_output", said, completion)
         return text, False
 
 
@@ -113,5 +118,6 @@ def _share(completion: Completion) -> str:
     return f" ({usage.reasoning_tokens} of {usage.completion_tokens} completion tokens)"
 
 
-def _rejected(reason: RowReason, message: str, completion: Completion) -> RowError:
+def rejected(reason: RowReason, message: str, completion: Completion) -> RowError:
+    """The error for an answer that was billed and does not count."""
     return RowError(reason, message, http_status=200, completion=completion)

@@ -14,9 +14,10 @@ from transforms.llm.chat import ChatClient, check_parameters, start_of_body
 from transforms.llm.completion import Completion
 from transforms.llm.defaults import parameters
 from transforms.llm.errors import CallError
+from transforms.llm.group_schema import answer_schema
 from transforms.llm.prompt import Prompt, encode
 from transforms.llm.secrets import hide
-from transforms.llm.structured_output import Mode, StructuredOutput, modes
+from transforms.llm.structured_output import Mode, modes
 from transforms.llm.transport import Response, Transport
 from transforms.settings import Limits, Model
 
@@ -50,19 +51,21 @@ class AnthropicClient(ChatClient):
         check_parameters(model, _OURS)
         # What model.parameters says wins; then there is nothing to fall back from.
         schema = None if {"tools", "tool_choice"} & model.parameters.keys() else json_schema
-        chosen = modes(model.structured_output, schema, _MODES)
         self._tool = task_name
-        bodies = {mode: _body(model, mode, schema, task_name) for mode in chosen}
-        self._starts = {mode: start_of_body(body, row_parameters) for mode, body in bodies.items()}
+
+        def start(mode: Mode, records: int) -> str:
+            return start_of_body(_body(model, mode, answer_schema(schema, records), task_name, records), row_parameters)
+
         headers = {"anthropic-version": VERSION, **({"x-api-key": api_key} if api_key else {}), **model.headers}
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         transport = Transport(url, headers, limits, pool_size=pool_size, use_environment=use_environment)
-        super().__init__(transport, StructuredOutput(chosen))
+        alone, group = (modes(model.structured_output, answer_schema(schema, records), _MODES) for records in (1, 2))
+        super().__init__(transport, start, alone=alone, group=group)
 
     def _request(self, mode: Mode, prompt: Prompt) -> str:
         own = prompt.parameters and prompt.parameters + ", "
         system = f'"system": {encode(prompt.system)}, ' if prompt.system else ""
-        return f'{self._starts[mode]}{own}{system}"messages": {prompt.messages}}}'
+        return f'{self._start(mode, prompt.records)}{own}{system}"messages": {prompt.messages}}}'
 
     def _completion(self, response: Response) -> Completion:
         return completion(response.body, response.headers, tool=self._tool)
@@ -71,8 +74,8 @@ class AnthropicClient(ChatClient):
         return http_error(response)
 
 
-def _body(model: Model, mode: Mode, schema: dict[str, Any] | None, tool: str) -> dict[str, Any]:
-    known = parameters(model)
+def _body(model: Model, mode: Mode, schema: dict[str, Any] | None, tool: str, records: int) -> dict[str, Any]:
+    known = parameters(model, records)
     body: dict[str, Any] = {"model": model.name, "max_tokens": known["max_tokens"]}
     if mode == "json_schema":
         body["tools"] = [{"name": tool, "description": "Takes the answer.", "input_schema": schema}]

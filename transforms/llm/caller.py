@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     milliseconds of the last one.
 
     Each of `completions` was billed, the last one is `completion`; `usage` and `cost_usd` (US dollars) are sums over
-    all of them, None where a part is unknown. `notes`: see notes.py.
+    all of them, None where a part is unknown. `notes`: see notes.py. `records` were asked about in the last request.
     """
 
     values: dict[str, Any]
@@ -42,6 +42,7 @@ class Answer(NamedTuple):
     usage: Usage = Usage()
     completions: int = 1
     notes: tuple[str, ...] = ()
+    records: int = 1
 
 
 class Caller:
@@ -62,46 +63,50 @@ class Caller:
         Raises CallError, complete with attempts and with what was billed for nothing, or Stopped; nothing else:
         whatever else goes wrong is a RowError bad_response of this row.
         """
-        row = _Row()
+        bill = Bill()
         try:
-            parsed = self._answer(row, self._prompts.render(fields))
+            parsed = self._answer(bill, self._prompts.render(fields))
         except Stopped:
             raise
         except Exception as error:
-            failure = self._failure(error if isinstance(error, CallError) else unexpected(error), row)
+            failure = self.failure(error, bill)
             if failure is error:
                 raise
             raise failure from error
+        return self.answer(parsed, bill)
+
+    def answer(self, parsed: Parsed, bill: Bill) -> Answer:
+        """The usable answer that the bill was for."""
         self._breaker.answered()
         if parsed.unwrapped:
-            row.notes.append(ANSWER_UNWRAPPED)
-        called = row.billed[-1]
+            bill.notes.append(ANSWER_UNWRAPPED)
+        called = bill.billed[-1]
         completion = called.completion
         if parsed.truncated:
-            row.notes.append(ANSWER_TRUNCATED)
+            bill.notes.append(ANSWER_TRUNCATED)
             completion = completion._replace(finish_reason=TRUNCATED)
         return Answer(
             parsed.values,
             completion,
-            row.attempts,
+            bill.attempts,
             round(called.latency_ms, 1),
-            self._cost(row.billed),
-            _usage(row.billed),
-            len(row.billed),
-            (*completion.notes, *row.notes),
+            self._cost(bill.billed),
+            _usage(bill.billed),
+            len(bill.billed),
+            (*completion.notes, *bill.notes),
         )
 
     def cost(self, completion: Completion | None) -> float | None:
         """US dollars that one completion costs, None if unknown."""
         return None if completion is None else cost_usd(completion.usage, self._price)
 
-    def _answer(self, row: _Row, prompt: Prompt) -> Parsed:
+    def _answer(self, bill: Bill, prompt: Prompt) -> Parsed:
         """Asks until an answer counts: once more for each that a model may do better, at most `max_reasks` times."""
         rejected: RowError | None = None
         reasks = 0
         while True:
             try:
-                completion = self._call(row, prompt)
+                completion = self.request(bill, prompt)
             except (Stopped, AccountError) as stopped:
                 if rejected is None:
                     raise
@@ -109,7 +114,7 @@ class Caller:
                 rejected.account = stopped if isinstance(stopped, AccountError) else None
                 raise rejected from None
             if rejected is not None:
-                row.notes.append(REASKED)
+                bill.notes.append(REASKED)
             try:
                 return self._parser.parse(completion)
             except RowError as error:
@@ -118,38 +123,40 @@ class Caller:
                 rejected = error
             reasks += 1
 
-    def _call(self, row: _Row, prompt: Prompt) -> Completion:
+    def request(self, bill: Bill, prompt: Prompt) -> Completion:
+        """One completion, whatever it says, put on the bill. Raises CallError or Stopped."""
         rounds = 0
         while True:
             try:
                 called = self._retries.call(prompt)
             except FormatRefused as error:  # several endpoints, of which each refuses in its turn
-                row.count(error.attempts, error.maybe_billed)
+                bill.count(error.attempts, error.maybe_billed)
                 rounds += 1
                 if rounds == _FORMAT_ROUNDS:
                     raise AccountError("config_rejected", error.message, http_status=error.http_status) from error
                 continue
             except CallError as error:
-                row.count(error.attempts, error.maybe_billed)
+                bill.count(error.attempts, error.maybe_billed)
                 raise
-            row.count(called.attempts, called.maybe_billed)
-            row.billed.append(called)
+            bill.count(called.attempts, called.maybe_billed)
+            bill.billed.append(called)
             read, sent = called.completion.usage.prompt_tokens, prompt.text_characters
             if read is not None and sent >= _SHORT_PROMPT and read * _CHARACTERS_PER_TOKEN < sent:
-                row.notes.append(PROMPT_MAYBE_TRUNCATED)
+                bill.notes.append(PROMPT_MAYBE_TRUNCATED)
             return called.completion
 
-    def _failure(self, error: CallError, row: _Row) -> CallError:
-        """The error for the row, complete."""
-        if row.billed:
+    def failure(self, cause: Exception, bill: Bill) -> CallError:
+        """The error for what the bill was for, complete, or the AccountError that it amounts to."""
+        error = cause if isinstance(cause, CallError) else unexpected(cause)
+        if bill.billed:
             self._breaker.answered()
-            error.completion = row.billed[-1].completion
-            error.usage, error.cost_usd = _usage(row.billed), self._cost(row.billed)
-            error.completions = len(row.billed)
-            row.notes += error.completion.notes
+            error.completion = bill.billed[-1].completion
+            error.usage, error.cost_usd = _usage(bill.billed), self._cost(bill.billed)
+            error.completions = len(bill.billed)
+            bill.notes += error.completion.notes
         else:
             error = self._breaker.failed(error)
-        error.attempts, error.maybe_billed, error.notes = row.attempts, row.maybe_billed, tuple(row.notes)
+        error.attempts, error.maybe_billed, error.notes = bill.attempts, bill.maybe_billed, tuple(bill.notes)
         return error
 
     def _cost(self, billed: list[Called]) -> float | None:
@@ -158,8 +165,8 @@ class Caller:
         return sum(known) if len(known) == len(costs) else None
 
 
-class _Row:
-    """What has happened to one row so far."""
+class Bill:
+    """What has happened to one row so far, or to several that share their requests."""
 
     __slots__ = ("attempts", "billed", "maybe_billed", "notes")
 

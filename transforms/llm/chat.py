@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from transforms.llm.completion import Completion
@@ -28,30 +29,36 @@ class Preview(NamedTuple):
 class ChatClient(ABC):
     """One endpoint, one model and one shape of answer; shared by all threads of a process."""
 
-    def __init__(self, transport: Transport, output: StructuredOutput) -> None:
+    def __init__(
+        self, transport: Transport, start: Callable[[Mode, int], str], *, alone: Sequence[Mode], group: Sequence[Mode]
+    ) -> None:
+        """`start` gives the JSON of a request's body up to what a prompt adds, in a mode and for so many records.
+        `alone` and `group` are the modes, best first, for requests about one record and about several."""
         self._transport = transport
-        self._output = output
+        self._start = cache(start)  # prepared once, not for every request
+        self._alone, self._group = StructuredOutput(alone), StructuredOutput(group)
 
     def complete(self, prompt: Prompt) -> Completion:
         """Make one request. Raises CallError."""
-        mode = self._output.mode(prompt)
+        output = self._output(prompt)
+        mode = output.mode(prompt)
         response = self._transport.post(self._body(mode, prompt))
         rate = rate_headers(response.headers)
         try:
             if not response.ok():
                 error = self._error(response)
-                raise self._output.refused(mode, prompt, error, named=self._names_format(response))
+                raise output.refused(mode, prompt, error, named=self._names_format(response))
             completion = self._completion(response)
         except CallError as error:
             error.rate = rate
             raise
-        self._output.accepted(mode, prompt)
-        notes = (STRUCTURED_OUTPUT_FALLBACK,) if self._output.is_fallback(mode) else ()
+        output.accepted(mode, prompt)
+        notes = (STRUCTURED_OUTPUT_FALLBACK,) if output.is_fallback(mode) else ()
         return completion._replace(rate=rate, notes=notes) if rate or notes else completion
 
     def preview(self, prompt: Prompt) -> Preview:
         """The request that `complete` would make first, which is not made."""
-        request = self._transport.request(self._body(self._output.mode(prompt), prompt))
+        request = self._transport.request(self._body(self._output(prompt).mode(prompt), prompt))
         headers = {name: shown_header(name, value) for name, value in request.headers.items()}
         assert isinstance(request.body, bytes)
         return Preview(masked(str(request.url)), headers, without_known(request.body.decode()))
@@ -59,6 +66,9 @@ class ChatClient(ABC):
     def close(self) -> None:
         """Close the idle connections."""
         self._transport.close()
+
+    def _output(self, prompt: Prompt) -> StructuredOutput:
+        return self._alone if prompt.records == 1 else self._group
 
     def _body(self, mode: Mode, prompt: Prompt) -> bytes:
         return self._request(mode, prompt).encode()

@@ -18,8 +18,8 @@ def example_messages(task: Task, prompt: Template, text_column: str) -> list[dic
     Raises ValueError, naming the setting, for an example whose question cannot be put."""
     found = []
     for at, example in enumerate(task.examples):
-        fields = _fields(example, prompt, text_column, f"task.examples.{at}.input")
-        found += [message("user", prompt.render(fields)), message("assistant", _answer(example))]
+        fields = example_fields(example, prompt, text_column, at)
+        found += [message("user", prompt.render(fields)), message("assistant", answer_text(example))]
     return found
 
 
@@ -33,12 +33,14 @@ def check_answers(task: Task) -> None:
         if task.answer_schema is None and not isinstance(example.answer, str):
             raise ValueError(f"{where}: must be text, as there is no task.schema")
         try:
-            parser.parse(Completion(_answer(example), finish_reason="stop"))
+            parser.parse(Completion(answer_text(example), finish_reason="stop"))
         except RowError as error:
             raise ValueError(f"{where}: {error.message}") from None
 
 
-def _fields(example: Example, prompt: Template, text_column: str, where: str) -> Mapping[str, Any]:
+def example_fields(example: Example, prompt: Template, text_column: str, at: int) -> Mapping[str, Any]:
+    """The columns of the example in that place. Raises ValueError, naming the setting, as example_messages does."""
+    where = f"task.examples.{at}.input"
     fields = {text_column: example.input} if isinstance(example.input, str) else example.input
     try:
         used = prompt.columns(fields)
@@ -50,5 +52,6 @@ def _fields(example: Example, prompt: Template, text_column: str, where: str) ->
     return fields
 
 
-def _answer(example: Example) -> str:
+def answer_text(example: Example) -> str:
+    """The answer as a model would write it."""
     return example.answer if isinstance(example.answer, str) else encode(example.answer)

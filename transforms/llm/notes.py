@@ -15,5 +15,9 @@ PROMPT_MAYBE_TRUNCATED = "prompt_maybe_truncated"
 STRUCTURED_OUTPUT_FALLBACK = "structured_output_fallback"
 # An answer did not count, and the row was asked once more (task.on_invalid: retry).
 REASKED = "reasked"
+# A request about several records gave this one no answer that counts: it was asked with fewer, or alone.
+ASKED_APART = "asked_apart"
+# The row's request was the same as another's, whose answer it has (task.share_identical).
+SHARED = "shared"
 # An attempt ended without an answer, but after the endpoint may have made one: a time-out, a cut connection.
 MAYBE_BILLED = "maybe_billed"

@@ -10,12 +10,14 @@ from typing import Any
 
 from transforms.llm.chat import ChatClient, check_parameters, start_of_body
 from transforms.llm.completion import Completion
+from transforms.llm.defaults import parameters
 from transforms.llm.errors import CallError
+from transforms.llm.group_schema import answer_schema
 from transforms.llm.openai_errors import http_error, refuses_format
 from transforms.llm.openai_reply import completion
 from transforms.llm.prompt import Prompt, encode, message
 from transforms.llm.secrets import hide
-from transforms.llm.structured_output import Mode, StructuredOutput, modes
+from transforms.llm.structured_output import Mode, modes
 from transforms.llm.transport import Response, Transport
 from transforms.settings import Limits, Model
 
@@ -48,14 +50,16 @@ class OpenAIClient(ChatClient):
         check_parameters(model, ("messages", "stream", "n"))
         # What model.parameters says wins; then there is nothing to fall back from.
         schema = None if "response_format" in model.parameters else json_schema
-        chosen = modes(model.structured_output, schema, _MODES)
-        bodies = {mode: _body(model, mode, schema, task_name) for mode in chosen}
-        self._starts = {mode: start_of_body(body, row_parameters) for mode, body in bodies.items()}
+
+        def start(mode: Mode, records: int) -> str:
+            return start_of_body(_body(model, mode, answer_schema(schema, records), task_name, records), row_parameters)
+
         headers = {**(self._key_header(api_key) if api_key else {}), **model.headers}
         transport = Transport(
             self._url(base_url, model), headers, limits, pool_size=pool_size, use_environment=use_environment
         )
-        super().__init__(transport, StructuredOutput(chosen))
+        alone, group = (modes(model.structured_output, answer_schema(schema, records), _MODES) for records in (1, 2))
+        super().__init__(transport, start, alone=alone, group=group)
 
     def _url(self, base_url: str, model: Model) -> str:
         return base_url.rstrip("/") + "/chat/completions"
@@ -68,7 +72,7 @@ class OpenAIClient(ChatClient):
         messages = prompt.messages
         if prompt.system:
             messages = f"[{encode(message('system', prompt.system))}, {messages[1:]}"
-        return f'{self._starts[mode]}{parameters}"messages": {messages}}}'
+        return f'{self._start(mode, prompt.records)}{parameters}"messages": {messages}}}'
 
     def _completion(self, response: Response) -> Completion:
         return completion(response.body, response.headers)
@@ -80,11 +84,12 @@ class OpenAIClient(ChatClient):
         return refuses_format(response.body)
 
 
-def _body(model: Model, mode: Mode, schema: dict[str, Any] | None, task_name: str) -> dict[str, Any]:
+def _body(model: Model, mode: Mode, schema: dict[str, Any] | None, task_name: str, records: int) -> dict[str, Any]:
     body: dict[str, Any] = {"model": model.name}
     if mode == "json_schema":
         named = {"name": task_name, "schema": schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     elif mode == "json_object":
         body["response_format"] = {"type": "json_object"}
-    return {**body, **model.parameters}
+    own = parameters(model, records)
+    return {**body, **{name: own[name] for name in model.parameters}}

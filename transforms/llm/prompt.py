@@ -20,6 +20,7 @@ class Prompt(NamedTuple):
     text_characters: int = 0  # in all messages and the system text together
     images: int = 0
     output_limit: int | None = None  # tokens of the answer, where the row itself says so
+    records: int = 1  # that it asks about; more than one are answered together, each under its key
 
     @property
     def characters(self) -> int:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from transforms.llm.defaults import parameters
 from transforms.llm.estimate import TOKENS_PER_CHARACTER
+from transforms.llm.group_prompts import GroupPrompts
 from transforms.llm.prompts import Prompts
 from transforms.settings import Input, Model, Task
 
@@ -29,13 +30,20 @@ class PromptSize:
     def __init__(self, task: Task, input: Input, model: Model) -> None:
         self._prompts = Prompts(task, input, model)
         # Of a conversation of its own, a row has one at least.
-        self._messages = bool(task.system) + 2 * len(task.examples) + 1
+        self._messages: float = bool(task.system) + 2 * len(task.examples) + 1
+        self._group = GroupPrompts(task, input) if task.records_per_call > 1 else None
+        if self._group is not None:  # a row has its share of what it is asked together with others
+            self._messages = (2 + 2 * bool(task.examples)) / task.records_per_call
+            self._common = round(self._group.common_characters / task.records_per_call)
         self.schema_tokens = _schema_tokens(task, model)
         """Of the schema, in every request; 0 where nobody is known to bill it."""
 
     def of(self, fields: Mapping[str, Any]) -> int:
         """Bytes of all texts in one row's request. 0 for one that no prompt can be made of: it is never sent."""
         try:
+            if self._group is not None:
+                text = json.loads(self._group.render([fields]).prompt.messages)[-1]["content"]
+                return self._common + len(text.encode())
             prompt = self._prompts.render(fields)
         except Exception:
             return 0
@@ -61,7 +69,9 @@ def _schema_tokens(task: Task, model: Model) -> int:
         return 0
     tokens = round(len(json.dumps(task.answer_schema)) * TOKENS_PER_CHARACTER)
     if model.provider == "anthropic":
-        return 0 if {"tools", "tool_choice"} & model.parameters.keys() else tokens + _TOOL_TOKENS
+        return (
+            0 if {"tools", "tool_choice"} & model.parameters.keys() else tokens + _TOOL_TOKENS // task.records_per_call
+        )
     own = model.provider == "azure" or (model.provider == "openai" and all(map(_is_openai, model.per_endpoint)))
     return tokens if own and "response_format" not in model.parameters else 0
 
