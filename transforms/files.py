@@ -6,6 +6,7 @@ which can lie: Beam, which goes by it, reads a cut .gz as a short file without a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -162,7 +163,28 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, value: Any) -> None:
     """Writes a value as a JSON file, whole or not at all."""
-    write(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False).encode() + b"\n")
+    write(path, _json(value))
+
+
+def put_json(path: str, value: Any) -> None:
+    """Writes a value as a JSON file, whole or not at all, into a folder that is not made where it has gone: then it
+    raises FileNotFoundError. A store has no folders."""
+    if not is_local(path):
+        write_json(path, value)
+        return
+    aside = f"{path}.part"
+    try:
+        with open(aside, "wb") as stream:
+            stream.write(_json(value))
+        os.replace(aside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(aside)
+        raise
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False).encode() + b"\n"
 
 
 def write(path: str, data: bytes) -> None:

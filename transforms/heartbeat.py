@@ -9,7 +9,6 @@ with them. That it cannot be written never hurts the run.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import threading
@@ -110,19 +109,9 @@ class Heartbeat:
             self._put(beat._asdict())
 
     def _put(self, value: dict[str, Any]) -> None:
-        if not files.is_local(self._folder):
-            if files.exists(files.join(self._folder, HEADER_FILE)):  # else the run is published
-                files.write_json(self._path, value)
-            return
-        # Not by files.write_json, which makes the folder: one that has gone is to stay away.
-        aside = f"{self._path}.part"
-        try:
-            with open(aside, "wb") as stream:
-                stream.write(json.dumps(value).encode())
-            os.replace(aside, self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.remove(aside)
+        # Else the run is published. Where there are folders, the missing one says so.
+        if files.is_local(self._folder) or files.exists(files.join(self._folder, HEADER_FILE)):
+            files.put_json(self._path, value)
 
 
 def beat_seconds(folder: str) -> float:

@@ -58,10 +58,9 @@ class StopSign:
                 _given[self._path] = {"kind": kind, "message": message}
             try:
                 if lost or (_is_there(files.parent(self._path)) and not files.exists(self._path)):
-                    files.write_json(self._path, _given[self._path])
+                    files.put_json(self._path, _given[self._path])
             except OSError:  # a full disk must not stand in the way of the reason, which may be just that
-                with contextlib.suppress(OSError):
-                    files.remove([f"{self._path}.part"])
+                pass
 
     def is_set(self) -> bool:
         """Whether anybody stopped the run."""

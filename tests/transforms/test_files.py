@@ -91,3 +91,11 @@ def test_a_folder_in_which_others_are_still_at_work_goes_all_the_same(
     assert not folder.exists()
     assert late == []
     files.remove_folder(str(folder))
+
+
+def test_a_file_put_into_a_folder_that_has_gone_does_not_make_it_again(tmp_path: Path) -> None:
+    files.put_json(str(tmp_path / "a.json"), {"a": 1})
+    assert files.read_json(str(tmp_path / "a.json")) == {"a": 1}
+    with pytest.raises(FileNotFoundError):
+        files.put_json(str(tmp_path / "gone" / "a.json"), {})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
