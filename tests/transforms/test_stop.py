@@ -1,5 +1,6 @@
 """The stop sign: one file, first reason stands."""
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,11 @@ def test_the_first_reason_stands(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_does_not_stand_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: str, value: Any) -> None:
-        Path(f"{path}.part").write_bytes(b"")
+    def full(*_names: str) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_json", full)
+        patch.setattr(os, "replace", full)
         StopSign(str(tmp_path)).set(DISK_FULL, "no space")
     assert list(tmp_path.iterdir()) == []
     assert reason(str(tmp_path)) == {"kind": DISK_FULL, "message": "no space"}
