@@ -11,8 +11,8 @@ from apache_beam.pvalue import AsIter, AsSingleton
 
 from transforms import commit, files, stop
 from transforms.account import make_account
-from transforms.ask import CallSpec
 from transforms.call import Call
+from transforms.call_spec import CallSpec
 from transforms.commit import FAILURES, publish
 from transforms.formats.spans import InputFile, Reading
 from transforms.journal import OK

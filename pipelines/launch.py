@@ -24,8 +24,8 @@ from pipelines.right import print_right
 from pipelines.terminal import say
 from transforms import files, rolled_journal, stop, workers
 from transforms.account import spent_usd
-from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
+from transforms.call_spec import CallSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.database import DatabaseError
 from transforms.layout import Layout

@@ -2,94 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from transforms import budget, failure_share
-from transforms.agreement import expected_text
-from transforms.budget import Budget, BudgetSpec, Share, Spent
+from transforms.budget import Budget, Share, Spent
+from transforms.call_spec import CallSpec
+from transforms.entries import Entries
 from transforms.heartbeat import Heartbeat
-from transforms.journal import DEAD_LETTER, OK, Entry
+from transforms.job import Job
+from transforms.journal import Entry
 from transforms.llm.caller import Answer, Caller
 from transforms.llm.defaults import parameters
 from transforms.llm.endpoint import connect_all
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, RowError, Stopped
 from transforms.llm.forecast import Forecast
-from transforms.llm.group_caller import GroupCaller, GroupOutcome, with_earlier
-from transforms.llm.notes import SHARED
+from transforms.llm.group_caller import GroupCaller, GroupOutcome
 from transforms.llm.prompts import Prompts
-from transforms.llm.text import excerpt
-from transforms.read import order_of
-from transforms.records import PLACE, Record, Row, utc
+from transforms.records import Record
 from transforms.reserve import Reserve
-from transforms.rolled_journal import RollRule
-from transforms.rows import EXPECTED, RECORDS_IN_CALL, SHARED_FROM, RunStamp, failure_row
-from transforms.settings import Input, Limits, Model, Task
-from transforms.shared_answers import Original, SharedAnswers, shared_failure, shared_result
+from transforms.shared_answers import SharedAnswers
 from transforms.span_journal import SpanJournal, rolled
 from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
 
 Outcome = TypeVar("Outcome")
-
-
-@dataclass(frozen=True)
-class CallSpec:
-    """All that calling needs, as plain values. `carried` are the input columns that results carry along. A budget
-    needs model.price."""
-
-    task: Task
-    input: Input
-    model: Model
-    limits: Limits
-    max_in_flight: int
-    carried: Mapping[str, pa.DataType]
-    stamp: RunStamp
-    journal: str
-    budget: BudgetSpec | None = None
-    ordered: bool = False  # results say where their records stand in the input
-    roll: RollRule = field(default_factory=RollRule)  # of a journal on a store
-    share_identical: bool = False
-
-
-class Window:
-    """The records of one bundle that are out, and how many of them only wait for another's answer. `open` ends with
-    the bundle, also where that breaks: a record of a broken bundle that no thread has taken yet is not called any
-    more."""
-
-    __slots__ = ("open", "out", "replies", "waiting")
-
-    def __init__(self) -> None:
-        self.open = True
-        self.out = 0
-        self.waiting = 0
-        self.replies: SimpleQueue[Job] = SimpleQueue()
-
-
-class Job:
-    """One record on its way through the threads and back. `key` is the digest of its request, where that may be
-    another's as well; `waits`, that it is out without a thread; `earlier`, the requests about it and others that gave
-    it no answer."""
-
-    __slots__ = ("digest", "earlier", "file", "key", "outcome", "record", "waits", "window")
-
-    def __init__(
-        self, record: Record, value: bytes, file: SpanJournal, window: Window, key: bytes | None = None
-    ) -> None:
-        self.record = record
-        self.digest = value
-        self.file = file
-        self.window = window
-        self.key = key
-        self.waits = False
-        self.earlier: list[CallError] = []
-        self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
 
 
 class Asker:
@@ -98,6 +35,7 @@ class Asker:
     def __init__(self, spec: CallSpec) -> None:
         self.stop = StopSign(spec.journal)
         self._spec = spec
+        self.entries = Entries(spec)
         self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
         self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
         try:
@@ -173,22 +111,12 @@ class Asker:
         for other in settled.waiting:
             assert settled.original is not None
             try:
-                other.outcome = self.share(other.record, other.digest, settled.original)
+                other.outcome = self.entries.shared(other.record, other.digest, settled.original)
                 self.keep(other.file, other.outcome, copied=True)
             except BaseException as error:
                 other.outcome = error
             other.window.replies.put(other)
         return [] if settled.next is None else [settled.next]
-
-    def share(self, record: Record, value: bytes, original: Original) -> Entry:
-        """The outcome of a record whose request was made for another one."""
-        row = original.row
-        if original.outcome == OK:
-            return Entry(value, OK, shared_result(row, self._own(record)), {SHARED: 1})
-        failure = failure_row(
-            self._spec.stamp, id=record.id, input=record.fields, source=record.source, **shared_failure(row)
-        )
-        return Entry(value, DEAD_LETTER, failure, {SHARED: 1})
 
     def _asked(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, Entry | None]]]:
         """What becomes of the jobs, as soon as it is known: of those that a call decides all at once. One that a call
@@ -198,17 +126,17 @@ class Asker:
         while parts:
             part = parts.pop()
             if not self._goes_on(part):
-                yield [(job, self._unfinished(job)) for job in part]
+                yield [(job, self.entries.unfinished(job)) for job in part]
             elif len(part) == 1:
                 job = part[0]
                 with self.heartbeat.working():
                     entry = self.ask(job.record, job.digest, job.earlier)
-                yield [(job, entry or self._unfinished(job))]
+                yield [(job, entry or self.entries.unfinished(job))]
             else:
                 with self.heartbeat.working():
                     outcome = self._ask_group(part)
                 if outcome is None:
-                    yield [(job, self._unfinished(job)) for job in part]
+                    yield [(job, self.entries.unfinished(job)) for job in part]
                     continue
                 ended: list[tuple[Job, Entry | None]] = []
                 again: list[Job] = []
@@ -217,7 +145,7 @@ class Asker:
                         job.earlier.append(each)
                         again.append(job)
                     else:
-                        ended.append((job, self._entry(job.record, job.digest, each, job.earlier)))
+                        ended.append((job, self.entries.of(job.record, job.digest, each, job.earlier)))
                 if outcome.error is not None and again:
                     half = len(again) // 2
                     parts += [again[half:], again[:half]]
@@ -254,10 +182,10 @@ class Asker:
             entry = outcome = None
             try:
                 outcome = self._call(record)
-                entry = None if outcome is None else self._entry(record, value, outcome)
+                entry = None if outcome is None else self.entries.of(record, value, outcome)
             finally:
                 self._budget.settle(share, entry)
-        return None if outcome is None else self._entry(record, value, outcome, earlier)
+        return None if outcome is None else self.entries.of(record, value, outcome, earlier)
 
     def _reserved(self, reserve: Callable[[Any, StopSign], Share], what: Any) -> Share | None:
         """What is set aside for a call; None where the budget is spent or the run is stopped."""
@@ -286,25 +214,6 @@ class Asker:
         except Stopped:
             pass
         return None
-
-    def _entry(
-        self, record: Record, value: bytes, outcome: Answer | CallError, earlier: Sequence[CallError] = ()
-    ) -> Entry:
-        if earlier:
-            outcome = with_earlier(earlier, outcome)
-        if isinstance(outcome, Answer):
-            return Entry(value, OK, self._result(record, outcome), Counter(outcome.notes))
-        return Entry(value, DEAD_LETTER, self._failure(record, outcome), Counter(outcome.notes))
-
-    def _unfinished(self, job: Job) -> Entry | None:
-        """The outcome of a record that was to be asked alone when the run stopped. What it has taken is known only by
-        a row of its own: a failure, which the next run tries again."""
-        if not any(error.completions for error in job.earlier):
-            return None
-        *before, last = job.earlier
-        entry = self._entry(job.record, job.digest, last, before)
-        message = excerpt(f"{last.message} (asked together with others; the run stopped before it was asked alone)")
-        return entry._replace(row={**entry.row, "retryable": True, "message": message})
 
     def keep(self, file: SpanJournal, entry: Entry, *, grouped: bool = False, copied: bool = False) -> None:
         """Writes an outcome to the journal: of a call of its own, of one that rows share, or copied from another's.
@@ -343,52 +252,3 @@ class Asker:
         forecast = Forecast(spec.task, spec.input, spec.model, spec.model.price)
         spent_usd = spec.budget.spent_usd + budget.journal_cost_usd(spec.journal)
         return Budget(spec.budget.max_cost_usd, spent_usd, forecast)
-
-    def _own(self, record: Record) -> Row:
-        """The columns of a result that are the record's and not its answer's."""
-        right = self._spec.task.expected
-        return {
-            "id": record.id,
-            **{name: record.fields.get(name) for name in self._spec.carried},
-            **({} if right is None else {EXPECTED: expected_text(record.fields.get(right))}),
-            **({PLACE: order_of(record)} if self._spec.ordered else {}),
-        }
-
-    def _result(self, record: Record, answer: Answer) -> Row:
-        spec, completion = self._spec, answer.completion
-        return {
-            "id": record.id,
-            **answer.values,
-            **self._own(record),
-            "output_text": completion.text,
-            "model": completion.model,
-            "finish_reason": completion.finish_reason,
-            "prompt_tokens": answer.usage.prompt_tokens,
-            "completion_tokens": answer.usage.completion_tokens,
-            "cached_tokens": answer.usage.cached_tokens,
-            "cost_usd": answer.cost_usd,
-            "attempts": answer.attempts,
-            "latency_ms": answer.latency_ms,
-            "run_id": spec.stamp.run_id,
-            "task_hash": spec.stamp.task_hash,
-            "finished_at": utc(time.time()),
-            **({RECORDS_IN_CALL: answer.records} if self._group is not None else {}),
-            **({SHARED_FROM: None} if self.shared is not None else {}),
-        }
-
-    def _failure(self, record: Record, error: CallError) -> Row:
-        return failure_row(
-            self._spec.stamp,
-            id=record.id,
-            reason=error.reason,
-            message=error.message,
-            input=record.fields,
-            source=record.source,
-            retryable=error.retryable,
-            http_status=error.http_status,
-            attempts=error.attempts,
-            prompt_tokens=error.usage.prompt_tokens,
-            completion_tokens=error.usage.completion_tokens,
-            cost_usd=error.cost_usd,
-            output_text=error.completion.text if error.completion else None,
-        )

@@ -20,8 +20,10 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files, workers
-from transforms.ask import Asker, CallSpec, Job, Window
+from transforms.ask import Asker
+from transforms.call_spec import CallSpec
 from transforms.digests import digest
+from transforms.job import Job, Window
 from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, SpanIndex
 from transforms.records import Record
 from transforms.shared_answers import Original
@@ -163,7 +165,7 @@ class CallModel(beam.DoFn):
                 self._waits(jobs[0])
             return found
         for job in jobs:
-            job.outcome = self._pool.asker.share(job.record, job.digest, found)
+            job.outcome = self._pool.asker.entries.shared(job.record, job.digest, found)
             self._pool.asker.keep(job.file, job.outcome, copied=True)
             self._window.replies.put(job)
         return True

@@ -12,16 +12,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from transforms.job import Job
 from transforms.journal import OK, Entry
 from transforms.llm.prompts import Prompts
 from transforms.llm.text import excerpt
 from transforms.records import Row, utc
 from transforms.rows import RECORDS_IN_CALL, SHARED_FROM
-
-if TYPE_CHECKING:
-    from transforms.ask import Job
 
 MOST_ANSWERS = 100_000
 MOST_BYTES = 64 << 20

@@ -16,7 +16,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline
 
 from transforms import workers
-from transforms.ask import CallSpec
+from transforms.call_spec import CallSpec
 from transforms.csv_file import read_csv
 from transforms.digests import digest
 from transforms.journal import HEADER_FILE, Entry, encode

@@ -13,8 +13,8 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from transforms import stop, workers
-from transforms.ask import CallSpec
 from transforms.call import Call, CallModel
+from transforms.call_spec import CallSpec
 from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, JournalFile, read
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import AccountError, RowError, TransientError

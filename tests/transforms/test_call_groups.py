@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from transforms import stop
-from transforms.ask import CallSpec
 from transforms.budget import BudgetSpec
 from transforms.call import CallModel
+from transforms.call_spec import CallSpec
 from transforms.journal import Entry, JournalFile, read
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import AccountError, RowError, TransientError

@@ -11,8 +11,8 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from transforms import budget, files, journal, rolled_journal
-from transforms.ask import CallSpec
 from transforms.call import Call
+from transforms.call_spec import CallSpec
 from transforms.digests import digest
 from transforms.journal import HEADER_FILE, OK, SpanIndex
 from transforms.layout import Layout

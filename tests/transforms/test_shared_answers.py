@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from transforms import call, stop
-from transforms.ask import CallSpec
 from transforms.call import CallModel
+from transforms.call_spec import CallSpec
 from transforms.journal import DEAD_LETTER, OK, Entry
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import AccountError, RowError, TransientError
