@@ -28,9 +28,10 @@ from transforms.budget import BudgetSpec
 from transforms.call_spec import CallSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.database import DatabaseError
+from transforms.held import Held, Locked, LockLost
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
-from transforms.lock import Held, Locked, LockLost, lock
+from transforms.lock import lock
 from transforms.read import span_bytes
 from transforms.records import utc
 from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header

@@ -19,7 +19,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
 
 from transforms import store
-from transforms.store import FileInfo
+from transforms.file_info import FileInfo
 
 __all__ = ["FileInfo"]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transforms import files
 from transforms.database import is_database
-from transforms.files import FileInfo
+from transforms.file_info import FileInfo
 from transforms.formats import openai_batch, parquet, sql
 from transforms.formats.detect import format_of
 from transforms.formats.spans import NUMBER_DIGITS, InputError, InputFile, Reading

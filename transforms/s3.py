@@ -9,10 +9,10 @@ from typing import IO, Any, cast
 
 from apache_beam.io.aws.s3io import parse_s3_path
 
+from transforms.file_info import FileInfo
 from transforms.s3_client import client, errors, place
 from transforms.s3_reader import S3Reader
 from transforms.s3_writer import S3Writer
-from transforms.store import FileInfo
 
 READ_AHEAD = 256 * 1024  # bytes: as much as the shortest span
 _DELETED_AT_ONCE = 1000  # keys in one request

@@ -14,8 +14,8 @@ import time
 import weakref
 
 from transforms import files
+from transforms.held import LockLost
 from transforms.journal import HEADER_FILE
-from transforms.lock import LockLost
 
 INTERRUPTED = "interrupted"
 BUDGET = "budget"

@@ -8,20 +8,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Protocol
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from transforms.file_info import FileInfo
+
 # By scheme: the extra of this package that it needs, and the module that this brings.
 EXTRAS = {"s3": ("s3", "boto3"), "gs": ("gcs", "google.cloud.storage"), "azfs": ("azure", "azure.storage.blob")}
-
-
-class FileInfo(NamedTuple):
-    """A file and its size in bytes."""
-
-    path: str
-    size: int
 
 
 class Unsupported(OSError):
@@ -68,7 +63,7 @@ def of(path: str) -> Store:
     except (ImportError, ValueError):
         raise Unsupported(f"{scheme}:// needs a further package: pip install 'paidonce[{extra}]'") from None
     if scheme == "s3":
-        from transforms.s3 import S3Store
+        from transforms.s3 import S3Store  # late: it needs a package that other stores do not
 
         return S3Store()
     return BeamStore()

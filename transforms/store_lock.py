@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from transforms import files
-from transforms.lock import Locked, LockLost, in_use
+from transforms.held import Locked, LockLost, in_use
 from transforms.records import utc
 
 BEAT_SECONDS = 10.0

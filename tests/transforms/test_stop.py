@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from transforms import files, stop
+from transforms.held import LockLost
 from transforms.journal import HEADER_FILE
-from transforms.lock import LockLost
 from transforms.stop import BROKEN, BUDGET, DISK_FULL, INTERRUPTED, LOCK_LOST, StopSign, check, reason
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from transforms import files, store_lock
-from transforms.lock import Lock, Locked, LockLost, lock
+from transforms.file_lock import FileLock
+from transforms.held import Locked, LockLost
+from transforms.lock import lock
 from transforms.store_lock import StoreLock
 
 HOLD = """
@@ -68,7 +70,7 @@ def events() -> Callable[[Callable[[], Any]], None]:
 
 
 def test_what_the_path_is_on_decides(tmp_path: Path, output: str) -> None:
-    assert isinstance(lock(str(tmp_path), print), Lock)
+    assert isinstance(lock(str(tmp_path), print), FileLock)
     assert isinstance(lock(output, print), StoreLock)
 
 
