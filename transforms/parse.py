@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from transforms.records import Fields, content_id
 
-BOM = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
 MAX_DEPTH = 100  # of lists and objects in one another: JSON's reader takes more than pickle and coders do
 

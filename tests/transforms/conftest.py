@@ -16,10 +16,11 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline
 
 from transforms import workers
+from transforms.call import CallModel
 from transforms.call_spec import CallSpec
 from transforms.csv_file import read_csv
 from transforms.digests import digest
-from transforms.journal import HEADER_FILE, Entry, encode
+from transforms.journal import HEADER_FILE, Entry, encode, read
 from transforms.llm import endpoint
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.prompt import Prompt
@@ -200,3 +201,52 @@ def call_spec(tmp_path: Path) -> Callable[..., CallSpec]:
         return CallSpec(**{**known, **changes})
 
     return make_spec
+
+
+class Step:
+    """The calling step, driven by hand for one bundle after the other."""
+
+    def __init__(self, spec: CallSpec) -> None:
+        self.spec = spec
+        self.step = CallModel(spec)
+        self.step.setup()
+
+    def __call__(self, records: list[Record]) -> dict[str, dict[str, Any]]:
+        """The rows of a bundle by id; each is there once."""
+        self.step.start_bundle()
+        items = [item for record in records for item in self.step.process(record)]
+        items += self.step.finish_bundle()
+        rows = self.plain(items)
+        self.tally = rows.pop()
+        found = {row["id"]: row for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    @staticmethod
+    def plain(items: Iterable[Any]) -> list[dict[str, Any]]:
+        """Elements without their windows and tags."""
+        found = []
+        for item in items:
+            while hasattr(item, "value"):
+                item = item.value
+            found.append(item)
+        return found
+
+    def journal(self) -> list[str]:
+        """The ids in its journal, sorted."""
+        paths = Path(self.spec.journal).glob("*.jsonl")
+        return sorted(entry.row["id"] for path in paths for entry in read(str(path)) if entry is not None)
+
+
+@pytest.fixture
+def drive() -> Iterator[Callable[[CallSpec], Step]]:
+    """Sets calling steps up; those with the same spec are of one process."""
+    made: list[Step] = []
+
+    def make_step(spec: CallSpec) -> Step:
+        made.append(Step(spec))
+        return made[-1]
+
+    yield make_step
+    for each in made:
+        each.step.teardown()

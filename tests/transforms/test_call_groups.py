@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 
 from transforms import stop
 from transforms.budget import BudgetSpec
-from transforms.call import CallModel
 from transforms.call_spec import CallSpec
 from transforms.journal import Entry, JournalFile, read
 from transforms.llm.completion import Completion, Usage
@@ -24,50 +23,14 @@ WAIT = 30  # seconds: for what comes at once, unless something is broken
 Row = dict[str, Any]
 
 
-def plain(item: Any) -> Row:
-    """An element without its window and its tag."""
-    while hasattr(item, "value"):
-        item = item.value
-    return item  # type: ignore[no-any-return]
-
-
-class Step:
-    """The calling step, driven by hand for one bundle after the other."""
-
-    def __init__(self, spec: CallSpec) -> None:
-        self.spec = spec
-        self.step = CallModel(spec)
-        self.step.setup()
-
-    def __call__(self, records: list[Record]) -> dict[str, Row]:
-        """The rows of a bundle by id; each is there once."""
-        self.step.start_bundle()
-        items = [item for record in records for item in self.step.process(record)]
-        items += self.step.finish_bundle()
-        rows = [plain(item) for item in items]
-        self.tally = rows.pop()
-        found = {row["id"]: row for row in rows}
-        assert len(found) == len(rows)
-        return found
-
-    def journal(self) -> list[str]:
-        paths = Path(self.spec.journal).glob("*.jsonl")
-        return sorted(entry.row["id"] for path in paths for entry in read(str(path)) if entry is not None)
-
-
 @pytest.fixture
-def step(call_spec: Callable[..., CallSpec]) -> Iterator[Callable[..., Step]]:
-    made: list[Step] = []
-
-    def make_step(k: int = 3, **changes: Any) -> Step:
+def step(call_spec: Callable[..., CallSpec], drive: Callable[[CallSpec], Any]) -> Callable[..., Any]:
+    def make_step(k: int = 3, **changes: Any) -> Any:
         task = {"prompt": "{id}", "records_per_call": k, **changes.pop("task", {})}
         price = Model(provider="openai", name="m", price=Price(input=1, output=2))
-        made.append(Step(call_spec(**{"task": Task(**task), "model": price, "max_in_flight": 1, **changes})))
-        return made[-1]
+        return drive(call_spec(**{"task": Task(**task), "model": price, "max_in_flight": 1, **changes}))
 
-    yield make_step
-    for each in made:
-        each.step.teardown()
+    return make_step
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from transforms import call, stop
-from transforms.call import CallModel
 from transforms.call_spec import CallSpec
 from transforms.journal import DEAD_LETTER, OK, Entry
 from transforms.llm.completion import Completion, Usage
@@ -27,50 +26,20 @@ WAIT = 30  # seconds: for what comes at once, unless something is broken
 Row = dict[str, Any]
 
 
-def plain(item: Any) -> Row:
-    """An element without its window and its tag."""
-    while hasattr(item, "value"):
-        item = item.value
-    return item  # type: ignore[no-any-return]
-
-
-class Step:
-    """The calling step, driven by hand."""
-
-    def __init__(self, spec: CallSpec) -> None:
-        self.spec = spec
-        self.step = CallModel(spec)
-        self.step.setup()
-
-    def __call__(self, records: list[Record]) -> dict[str, Row]:
-        self.step.start_bundle()
-        items = [item for record in records for item in self.step.process(record)]
-        items += self.step.finish_bundle()
-        rows = [plain(item) for item in items]
-        self.tally = rows.pop()
-        found = {row["id"]: row for row in rows}
-        assert len(found) == len(rows)
-        return found
-
-
 @pytest.fixture
-def step(call_spec: Callable[..., CallSpec]) -> Iterator[Callable[..., Step]]:
+def step(call_spec: Callable[..., CallSpec], drive: Callable[[CallSpec], Any]) -> Callable[..., Any]:
     """Makes steps; those with the same spec are of one process."""
-    made: list[Step] = []
 
-    def make_step(spec: CallSpec | None = None, **changes: Any) -> Step:
+    def make_step(spec: CallSpec | None = None, **changes: Any) -> Any:
         known: dict[str, Any] = {
             "task": Task(prompt="{text}"),
             "model": Model(provider="openai", name="m", price=Price(input=1, output=2)),
             "share_identical": True,
             "carried": {"note": pa.string()},
         }
-        made.append(Step(spec or call_spec(**{**known, **changes})))
-        return made[-1]
+        return drive(spec or call_spec(**{**known, **changes}))
 
-    yield make_step
-    for each in made:
-        each.step.teardown()
+    return make_step
 
 
 @pytest.fixture
@@ -241,7 +210,7 @@ def test_two_bundles_of_a_process_share(model: Any, step: Any, texts: Any) -> No
         two.step.start_bundle()
         assert not list(two.step.process(texts("a", start=5)[0]))
         second.set()
-        rows = [plain(item) for item in two.step.finish_bundle()]
+        rows = two.plain(two.step.finish_bundle())
         assert first.result(WAIT)["0"]["shared_from"] is None
     assert rows[0]["shared_from"] == "0"
     assert len(model.prompts) == 1
@@ -268,7 +237,7 @@ def test_one_that_waited_for_a_broken_bundle_asks_itself(model: Any, step: Any, 
     both.wait()
     broken.step.start_bundle()  # the engine tries the bundle once more
     held.set()
-    rows = [plain(item) for item in other.step.finish_bundle()]
+    rows = other.plain(other.step.finish_bundle())
     assert (rows[0]["id"], rows[0]["shared_from"]) == ("5", None)
     assert sorted(model.prompts) == ["a", "long", "longer"]
 
