@@ -10,12 +10,20 @@ from transforms import files
 from transforms.layout import Layout
 from transforms.llm.secrets import masked
 from transforms.reserve import FULL
+from transforms.stop import WorkerLost
 
 _ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
 
 
 def print_broken(error: BaseException, layout: Layout) -> None:
     """Says it."""
+    if isinstance(error, WorkerLost):
+        say(
+            f"paidonce: {error}: every answer so far is kept in {layout.journals}; the same command publishes them "
+            "and goes on",
+            error=True,
+        )
+        return
     cause = root_cause(error)
     number = _ERRNO.search(cause)
     if number is not None and int(number[1]) in FULL:

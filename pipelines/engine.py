@@ -6,24 +6,47 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions, WorkerOptions
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import sdk_worker
 
-# Runs in this process. What Beam calls DirectRunner may first download another program to run the graph with.
-DEFAULT_RUNNER = "FnApiRunner"
+IN_PROCESS = (None, "FnApiRunner")
+_OTHER_MODES = ("multi_threading", "multi_processing")  # that Beam's DirectRunner, too, has the in-process runner do
 
 
 def execute(beam_args: Sequence[str], wire: Callable[[Any], object], *, verbose: bool = False) -> None:
-    """Runs what `wire` builds into a pipeline, to its end, on the engine that `beam_args` ask for."""
+    """Runs what `wire` builds into a pipeline, to its end, on the engine that `beam_args` ask for: by default in this
+    process. What Beam calls DirectRunner may first download another program to run the graph with."""
     if not verbose:
         # Prints the traceback of every attempt at a bundle past all logging: why a run broke is said once, at its end.
         sdk_worker.print = _print_nothing
     options = PipelineOptions(list(beam_args))
-    if options.view_as(StandardOptions).runner is None:
-        options.view_as(StandardOptions).runner = DEFAULT_RUNNER
-    pipeline = beam.Pipeline(options=options)
+    pipeline = beam.Pipeline(_in_process(options, verbose=verbose), options=options)
     wire(pipeline)
     pipeline.run().wait_until_finish()
+
+
+def is_in_process(options: PipelineOptions) -> bool:
+    """Whether the graph is run by the in-process runner, with or without worker processes of its own."""
+    runner, mode = options.view_as(StandardOptions).runner, options.view_as(DirectOptions).direct_running_mode
+    return runner in IN_PROCESS or (runner == "DirectRunner" and mode in _OTHER_MODES)
+
+
+def _in_process(options: PipelineOptions, *, verbose: bool) -> FnApiRunner | None:
+    """The runner that works in this process, where that is asked for. Worker processes of its own get the options
+    too, such as those of a store, which it gives them only this way."""
+    if not is_in_process(options):
+        return None
+    workers = options.view_as(WorkerOptions)
+    if not verbose and workers.default_sdk_harness_log_level is None:
+        workers.default_sdk_harness_log_level = "CRITICAL"  # what they log comes to this terminal
+    given = options.get_all_options(drop_default=True)
+    encoded = JobServiceHandle.encode_pipeline_options(given)
+    return FnApiRunner(
+        provision_info=ExtendedProvisionInfo(beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded))
+    )
 
 
 def _print_nothing(*_values: Any, **_settings: Any) -> None:

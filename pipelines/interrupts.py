@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from pipelines import children
 from pipelines.terminal import say
 
 EXIT_CODE = 130
@@ -88,18 +87,9 @@ def _handled(handler: Any) -> Iterator[None]:
 
 
 def _end() -> None:
-    _end_children()
+    children.end_all()
     os._exit(EXIT_CODE)
 
 
 def _raise(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _end_children() -> None:
-    """Asks the processes that this one has started to end, such as an engine: on a plain exit Beam does so."""
-    for file in Path("/proc/self/task").glob("*/children"):  # Linux
-        with contextlib.suppress(OSError):
-            for pid in map(int, file.read_text().split()):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, NamedTuple
 
-from pipelines import file_systems, pilot, summary
+from pipelines import children, file_systems, lost_workers, pilot, summary
 from pipelines.broken import print_broken
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.engine import execute
@@ -42,7 +43,7 @@ from transforms.same_columns import same_columns
 from transforms.screen import Rules
 from transforms.settings import Settings
 from transforms.shards import ShardFormat
-from transforms.stop import INTERRUPTED, LOCK_LOST, StopSign
+from transforms.stop import INTERRUPTED, LOCK_LOST, WORKER_LOST, StopSign, WorkerLost
 from transforms.table import Tables, TableSpec, table_spec
 from transforms.table_ids import PriorRows, prior_ranges
 
@@ -132,6 +133,7 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
             write_header(layout, spec.header, spec.shards)
             output.on_lost(partial(sign.set, LOCK_LOST))
             held.enter_context(interrupts.handled())
+            held.enter_context(lost_workers.watched(partial(sign.set, WORKER_LOST), partial(_give_up, layout, run_id)))
             with showing_progress(layout.root, run_id):
                 execute(options.beam_args, lambda pipeline: build(pipeline, spec), verbose=options.verbose)
             account = files.read_json(layout.account(run_id))
@@ -140,7 +142,7 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
             workers.close_all()
             found = _after_break(layout, run_id, table, output) if interrupts.came() else None
             if found is None:
-                print_broken(error, layout)
+                print_broken(_cause(error, layout, run_id), layout)
                 return BROKEN_CODE
             account = found
         summary.print_account(account, layout)
@@ -165,6 +167,20 @@ def _after_break(layout: Layout, run_id: str, table: TableSpec | None, output: H
         return recover(layout, run_id, table).account
     except (OSError, ValueError, DatabaseError, LockLost):
         return None
+
+
+def _cause(error: Exception, layout: Layout, run_id: str) -> Exception:
+    """Why a run broke: the loss of a worker goes before what an engine makes of it."""
+    given = stop.reason(layout.journal(run_id))
+    lost = given is not None and given["kind"] == WORKER_LOST
+    return WorkerLost(given["message"]) if given is not None and lost else error
+
+
+def _give_up(layout: Layout, run_id: str) -> None:
+    """Ends a process whose run has lost a worker and waits for others in vain."""
+    print_broken(_cause(WorkerLost("a worker process ended"), layout, run_id), layout)
+    children.end_all()
+    os._exit(BROKEN_CODE)
 
 
 def make_spec(

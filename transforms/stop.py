@@ -24,8 +24,9 @@ LOCK_LOST = "lock_lost"  # another run has taken the output over: nothing may be
 DISK_FULL = "disk_full"
 GONE = "journal_gone"
 UNSAVED = "journal_unsaved"
-# The run ends as broken, whatever the engine repeats.
-BROKEN = {DISK_FULL: errno.ENOSPC, GONE: errno.ENOENT, UNSAVED: errno.EIO}
+WORKER_LOST = "worker_lost"  # where the engine neither goes on without it nor repeats its work
+_ERRORS = {DISK_FULL: errno.ENOSPC, GONE: errno.ENOENT, UNSAVED: errno.EIO}
+BROKEN = frozenset({*_ERRORS, WORKER_LOST})  # the run ends as broken, whatever the engine repeats
 POLL_SECONDS = 1.0
 
 _signs: weakref.WeakSet[StopSign] = weakref.WeakSet()  # all of the process: whoever sets one sets those of its run
@@ -72,6 +73,10 @@ class StopSign:
         return self.event.is_set()
 
 
+class WorkerLost(Exception):
+    """A worker process ended before its work was done, and the run with it."""
+
+
 def reason(journal_folder: str) -> dict[str, str] | None:
     """Why a run was stopped: `kind` and `message`, or None where it was not."""
     path = _path(journal_folder)
@@ -86,12 +91,14 @@ def reason(journal_folder: str) -> dict[str, str] | None:
 
 def check(journal_folder: str) -> None:
     """Raises where a run must not be published as it is: LockLost where another one has taken its output over, which
-    publishes what the journal has; OSError where the journal could not be written any more."""
+    publishes what the journal has; WorkerLost; OSError where the journal could not be written any more."""
     given = reason(journal_folder)
     if given is not None and given["kind"] == LOCK_LOST:
         raise LockLost(given["message"])
-    if given is not None and given["kind"] in BROKEN:
-        number = BROKEN[given["kind"]]
+    if given is not None and given["kind"] == WORKER_LOST:
+        raise WorkerLost(given["message"])
+    if given is not None and given["kind"] in _ERRORS:
+        number = _ERRORS[given["kind"]]
         raise OSError(number, os.strerror(number), journal_folder)
 
 

@@ -10,7 +10,18 @@ import pytest
 from transforms import files, stop
 from transforms.held import LockLost
 from transforms.journal import HEADER_FILE
-from transforms.stop import BROKEN, BUDGET, DISK_FULL, INTERRUPTED, LOCK_LOST, StopSign, check, reason
+from transforms.stop import (
+    BROKEN,
+    BUDGET,
+    DISK_FULL,
+    INTERRUPTED,
+    LOCK_LOST,
+    WORKER_LOST,
+    StopSign,
+    WorkerLost,
+    check,
+    reason,
+)
 
 
 def test_not_stopped(tmp_path: Path) -> None:
@@ -78,11 +89,14 @@ def test_a_folder_that_has_gone_is_not_made_again(tmp_path: Path) -> None:
     assert not (tmp_path / "journal").exists()
 
 
-@pytest.mark.parametrize("kind", [*BROKEN, BUDGET, INTERRUPTED])
-def test_a_run_whose_journal_cannot_be_written_is_not_published(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", [*sorted(BROKEN), BUDGET, INTERRUPTED])
+def test_a_run_that_is_broken_is_not_published(tmp_path: Path, kind: str) -> None:
     check(str(tmp_path))
     (tmp_path / "stop.json").write_text(f'{{"kind": "{kind}", "message": "m"}}')
-    if kind in BROKEN:
+    if kind == WORKER_LOST:
+        with pytest.raises(WorkerLost, match="^m$"):
+            check(str(tmp_path))
+    elif kind in BROKEN:
         with pytest.raises(OSError, match=str(tmp_path)):
             check(str(tmp_path))
     else:
