@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -22,7 +23,9 @@ from pipelines.prepare import Prepared, check_model, check_output, check_price, 
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.right import print_right
+from pipelines.takeover import let_workers_end
 from pipelines.terminal import say
+from pipelines.worker_places import check_paths, place
 from transforms import files, rolled_journal, stop, workers
 from transforms.account import spent_usd
 from transforms.budget import BudgetSpec
@@ -68,6 +71,8 @@ def check(settings: Settings, options: Options) -> Checked:
     file_systems.set_up(options.beam_args)
     price = check_price(settings)
     layout = check_output(settings)
+    if not options.shared_paths:
+        check_paths(place(options.beam_args), _paths(settings))
     last = _last_run(layout)
     prepared = prepare(settings, last.get("carried", {}))
     changed = changes(last["task"], task_fingerprint(settings)) if "task" in last else []
@@ -77,6 +82,14 @@ def check(settings: Settings, options: Options) -> Checked:
     redo = bool(changed) and options.on_change == "redo"
     check_table(settings, layout, last, prepared.schema, redo=redo)
     return Checked(layout, prepared, price, redo)
+
+
+def _paths(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The paths that workers have to reach, each with its key."""
+    yield "output.path", settings.output.path
+    yield from (("input.path", path) for path in settings.input.paths)
+    if settings.output.table is not None:
+        yield "output.table", settings.output.table
 
 
 def launch(settings: Settings, options: Options) -> int:
@@ -116,6 +129,7 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
             finish_commits(layout)
             recovered = []
             for earlier in interrupted_runs(layout):
+                let_workers_end(layout, earlier)
                 output.check()
                 recovered.append(recover(layout, earlier, table))
             output.check()

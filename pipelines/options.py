@@ -61,6 +61,7 @@ class Options:
     estimate: bool = False
     dry_run: bool = False
     pilot: int | None = None
+    shared_paths: bool = False
     command: str = field(default="", compare=False)  # as it could be typed again, without secrets
 
 
@@ -206,6 +207,12 @@ def _parser(prog: str, description: str, default_config: str | None, files: str)
         default="stop",
         help="if the output holds answers to another task, i.e. another model, prompt or schema: stop and "
         "say what changed (the default), keep them and do the rest, or redo all",
+    )
+    add(
+        "--shared-paths",
+        action="store_true",
+        help="on an engine whose workers are on other machines: the paths of input and output are the same files on "
+        "each of them, as on a network file system",
     )
     add("--verbose", action="store_true", help="log each step")
     add("--version", action="version", version=_version())

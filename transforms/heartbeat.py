@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from transforms import files
@@ -24,6 +25,7 @@ from transforms.llm.endpoints import Counts
 from transforms.records import utc
 
 BEAT_SECONDS = 2.0
+_SILENT_BEATS = 4  # that are left out before a worker counts as done
 _FAR_SECONDS = 10.0  # where each write is a request that somebody charges for
 _PREFIX, _SUFFIX = "worker-", ".json"
 
@@ -131,3 +133,47 @@ def read_beat(path: str) -> Beat | None:
         return Beat(**files.read_json(path))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def age_seconds(beat: Beat) -> float:
+    """Seconds since a sign of life, by two clocks that may differ."""
+    try:
+        return max(0.0, time.time() - datetime.fromisoformat(beat.time.replace("Z", "+00:00")).timestamp())
+    except ValueError:
+        return 0.0
+
+
+class WorkersAtWork:
+    """Tells which workers of a run are making calls, by their signs of life. `clock` is monotonic, in seconds."""
+
+    def __init__(self, folder: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._silent = _SILENT_BEATS * beat_seconds(folder)
+        self._seen: dict[str, tuple[Beat, float]] = {}  # the last beat of each, and when it was new
+
+    def look(self) -> list[Beat]:
+        """Those that are at it now, as far as it can be known. A process of this machine that has gone is not."""
+        now = self._clock()
+        for path in beat_files(self._folder):
+            beat = read_beat(path)
+            known = self._seen.get(path)
+            if beat is not None and (known is None or known[0] != beat):
+                self._seen[path] = beat, now if known else now - age_seconds(beat)
+        return [
+            beat
+            for beat, since in self._seen.values()
+            if not beat.closed and now - since < self._silent and not _has_gone(beat)
+        ]
+
+
+def _has_gone(beat: Beat) -> bool:
+    if beat.host != socket.gethostname():
+        return False
+    try:
+        os.kill(beat.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # somebody else's
+        return False
+    return False

@@ -32,9 +32,9 @@ class Surveyed(NamedTuple):
 
 
 def find_inputs(patterns: Sequence[str], query: str | None = None) -> list[InputFile]:
-    """The files that match, each once, in the order of their paths: of a folder all that are in it and below, but
-    none whose name, or whose folder's name, begins with . or _. A database is taken as a file, with `query` or the
-    table that its URL names. Raises InputError for a pattern without any."""
+    """The files that match, each once, by their absolute paths and in that order: of a folder all that are in it and
+    below, but none whose name, or whose folder's name, begins with . or _. A database is taken as a file, with `query`
+    or the table that its URL names. Raises InputError for a pattern without any."""
     found: dict[str, int] = {}
     if not patterns:
         raise InputError("names no file")
@@ -45,7 +45,7 @@ def find_inputs(patterns: Sequence[str], query: str | None = None) -> list[Input
         matches = _matches(pattern)
         if not matches:
             raise InputError(f"no file matches {pattern!r}")
-        found.update((match.path, match.size) for match in matches)
+        found.update((_absolute(match.path), match.size) for match in matches)
     if len(found) > 10**NUMBER_DIGITS:
         raise InputError(f"{len(found):,} files match, {10**NUMBER_DIGITS:,} is the most: join small ones")
     return [
@@ -101,6 +101,11 @@ def _below(folder: str) -> Iterator[FileInfo]:
             path = os.path.join(top, name)
             if not _is_hidden(name) and os.path.isfile(path):
                 yield FileInfo(path, os.path.getsize(path))
+
+
+def _absolute(path: str) -> str:
+    """`path` for workers that are started in other folders."""
+    return os.path.abspath(path) if files.is_local(path) else path
 
 
 def _is_hidden(name: str) -> bool:

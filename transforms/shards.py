@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -82,8 +83,10 @@ class ParquetWriter:
 
     def discard(self) -> None:
         """Closes the file without the rows that are still held."""
-        self._writer.close()
-        self._stream.close()
+        try:
+            self._writer.close()
+        finally:
+            self._stream.close()
 
     def _flush(self) -> None:
         columns = [_column([row.get(field.name) for row in self._rows], field.type) for field in self._schema]
@@ -150,10 +153,12 @@ class Roll:
             self.close()
 
     def discard(self) -> None:
-        """Lets go of the file that is open, if any. It is not named, so nobody publishes it."""
-        if self._writer is not None:
-            self._writer.discard()
-            self._writer = None
+        """Lets go of the file that is open, if any. It is not named, so nobody publishes it. Never raises: the disk may
+        be full, or a worker be ended in the middle of a write, and what broke then is what counts."""
+        writer, self._writer, self._count = self._writer, None, 0
+        if writer is not None:
+            with suppress(Exception):
+                writer.discard()
 
     def close(self) -> None:
         """Finishes the file that is open, if any."""

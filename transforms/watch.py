@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from transforms import files, heartbeat, journal
-from transforms.heartbeat import Beat
+from transforms.heartbeat import Beat, age_seconds
 from transforms.journal import HEADER_FILE, OK
 from transforms.layout import Layout
 from transforms.plan import PLAN_FILE
@@ -124,7 +123,7 @@ class JournalWatch:
             if beat is not None:
                 known = self._beats.get(path)
                 if known is None:
-                    self._beats[path] = beat, now - _age(beat)
+                    self._beats[path] = beat, now - age_seconds(beat)
                 elif known[0] != beat:
                     self._beats[path] = beat, now
         if not self._beats:
@@ -150,11 +149,3 @@ class JournalWatch:
         else:
             self.progress.failed += 1
         add(self.progress.tally, row_tally(entry.row))
-
-
-def _age(beat: Beat) -> float:
-    """Seconds since a sign of life, by two clocks that may differ: only for one that was there at the first look."""
-    try:
-        return max(0.0, time.time() - datetime.fromisoformat(beat.time.replace("Z", "+00:00")).timestamp())
-    except ValueError:
-        return 0.0

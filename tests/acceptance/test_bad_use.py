@@ -42,6 +42,7 @@ CASES = {
     "an unknown id column": (flags("--set", "input.id=key"), "'key'"),
     "an unknown carried column": (flags("--set", "input.carry=[colour]"), "'colour'"),
     "an output that cannot be written": (below_a_file, "output.path"),
+    "an output that the workers do not see": (flags("--runner=DataflowRunner", "--region=r"), "output.path"),
     "a key that is not set": (flags("--set", f"model.api_key_env={KEY}"), KEY),
     "two result columns of one name": (flags("--set", "input.carry=[label]"), "'label'"),
     "a schema without columns": (flags("--set", "task.schema={type: string}"), "task.schema"),

@@ -1,8 +1,11 @@
 """Signs of life of worker processes."""
 
 import json
+import os
 import shutil
+import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,9 @@ from typing import Any
 import pytest
 
 from transforms import heartbeat
-from transforms.heartbeat import Beat, Heartbeat, beat_files, read_beat
+from transforms.heartbeat import Beat, Heartbeat, WorkersAtWork, beat_files, read_beat
 from transforms.llm.endpoints import Counts
+from transforms.records import utc
 from transforms.watch import JournalWatch
 
 RUN = "20260101T000000-abcdef"
@@ -139,3 +143,26 @@ def test_a_limit_is_all_there_is_to_do(tmp_path: Path, folder: Path, limit: int 
     (folder / "run.json").write_text(json.dumps({"run_id": RUN, "limit": limit}))
     (folder / "plan.json").write_text('{"rows": 1000, "todo": 700}')
     assert JournalWatch(str(tmp_path), RUN).update().todo == todo
+
+
+GONE = 2**22 + 1  # no process of Linux has that number
+
+
+def test_workers_at_work_are_those_that_beat(folder: Path) -> None:
+    clock = Clock()
+    workers = WorkersAtWork(str(folder), clock)
+    assert workers.look() == []
+    put(folder, "old")  # of long ago
+    put(folder, "closed", time=utc(time.time()), closed=True)
+    put(folder, "dead", time=utc(time.time()), host=socket.gethostname(), pid=GONE)
+    assert workers.look() == []
+    put(folder, "far", time=utc(time.time()), pid=GONE)
+    put(folder, "here", time=utc(time.time()), host=socket.gethostname(), pid=os.getpid())
+    put(folder, "old", calls=21)  # its clock is far behind ours: it beats
+    assert {(beat.host, beat.pid) for beat in workers.look()} == {
+        ("host", GONE),
+        (socket.gethostname(), os.getpid()),
+        ("host", 1),
+    }
+    clock.now += 60
+    assert workers.look() == []

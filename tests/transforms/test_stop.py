@@ -94,7 +94,7 @@ def test_a_run_that_is_broken_is_not_published(tmp_path: Path, kind: str) -> Non
     check(str(tmp_path))
     (tmp_path / "stop.json").write_text(f'{{"kind": "{kind}", "message": "m"}}')
     if kind == WORKER_LOST:
-        with pytest.raises(WorkerLost, match="^m$"):
+        with pytest.raises(WorkerLost, match=r"^m$"):
             check(str(tmp_path))
     elif kind in BROKEN:
         with pytest.raises(OSError, match=str(tmp_path)):

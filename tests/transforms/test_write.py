@@ -146,6 +146,19 @@ class TestRoll:
         assert found == [str(number) for number in range(count)]
         assert all(item.path.endswith(f".{name}") for item in roll.finished)
 
+    def test_a_file_that_cannot_be_closed_is_let_go_all_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, name: str
+    ) -> None:
+        """As on a full disk, or where a worker is ended while another thread is writing."""
+        roll = Roll(shards(name), str(tmp_path))
+        roll.write({"id": "a"})
+        with monkeypatch.context() as patch:
+            patch.setattr(type(roll._writer), "discard", lambda _writer: (_ for _ in ()).throw(OSError("full")))
+            roll.discard()
+        roll.write({"id": "b"})
+        roll.close()
+        assert [row["id"] for item in roll.finished for row in make.rows(item.path)] == ["b"]
+
     def test_join_keeps_all_rows_in_order(self, tmp_path: Path, make: Any, name: str) -> None:
         rows = [
             make.result(str(number), tags=["x"] * number, place={"city": "\u2028", "lines": [number]})
