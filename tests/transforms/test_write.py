@@ -152,8 +152,14 @@ class TestRoll:
         """As on a full disk, or where a worker is ended while another thread is writing."""
         roll = Roll(shards(name), str(tmp_path))
         roll.write({"id": "a"})
+        discard = type(roll._writer).discard
+
+        def refuse(writer: Any) -> None:
+            discard(writer)
+            raise OSError("full")
+
         with monkeypatch.context() as patch:
-            patch.setattr(type(roll._writer), "discard", lambda _writer: (_ for _ in ()).throw(OSError("full")))
+            patch.setattr(type(roll._writer), "discard", refuse)
             roll.discard()
         roll.write({"id": "b"})
         roll.close()
