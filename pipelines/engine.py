@@ -10,22 +10,35 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
+from apache_beam.runners.runner import PipelineState
 from apache_beam.runners.worker import sdk_worker
+
+from pipelines.engine_metrics import EngineMetrics
 
 IN_PROCESS = (None, "FnApiRunner")
 _OTHER_MODES = ("multi_threading", "multi_processing")  # that Beam's DirectRunner, too, has the in-process runner do
 
 
-def execute(beam_args: Sequence[str], wire: Callable[[Any], object], *, verbose: bool = False) -> None:
+class EngineError(Exception):
+    """The engine ended, or left, a job that is not done."""
+
+
+def execute(beam_args: Sequence[str], wire: Callable[[Any], object], *, verbose: bool = False) -> EngineMetrics:
     """Runs what `wire` builds into a pipeline, to its end, on the engine that `beam_args` ask for: by default in this
-    process. What Beam calls DirectRunner may first download another program to run the graph with."""
+    process. What Beam calls DirectRunner may first download another program to run the graph with. Returns what the
+    engine measured. Raises EngineError for a job that it ended otherwise, as somebody's cancelling does, and whatever
+    the engine raises."""
     if not verbose:
         # Prints the traceback of every attempt at a bundle past all logging: why a run broke is said once, at its end.
         sdk_worker.print = _print_nothing
     options = PipelineOptions(list(beam_args))
     pipeline = beam.Pipeline(_in_process(options, verbose=verbose), options=options)
     wire(pipeline)
-    pipeline.run().wait_until_finish()
+    result = pipeline.run()
+    state = result.wait_until_finish()
+    if state != PipelineState.DONE:
+        raise EngineError(f"the engine says that the job is {state}, and not {PipelineState.DONE}")
+    return EngineMetrics.of(result)
 
 
 def is_in_process(options: PipelineOptions) -> bool:

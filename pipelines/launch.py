@@ -16,6 +16,7 @@ from pipelines import children, file_systems, lost_workers, pilot, summary
 from pipelines.broken import print_broken
 from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
 from pipelines.engine import execute
+from pipelines.engine_metrics import EngineMetrics
 from pipelines.graph import RunSpec, build
 from pipelines.interrupts import Interrupts
 from pipelines.options import Options
@@ -122,6 +123,7 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
     interrupts = Interrupts(partial(sign.set, INTERRUPTED), rolled_journal.save_all)
     table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
     drawn = None
+    measured = EngineMetrics()
     with ExitStack() as held:
         try:
             if table is not None:
@@ -149,7 +151,7 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
             held.enter_context(interrupts.handled())
             held.enter_context(lost_workers.watched(partial(sign.set, WORKER_LOST), partial(_give_up, layout, run_id)))
             with showing_progress(layout.root, run_id):
-                execute(options.beam_args, lambda pipeline: build(pipeline, spec), verbose=options.verbose)
+                measured = execute(options.beam_args, lambda pipeline: build(pipeline, spec), verbose=options.verbose)
             account = files.read_json(layout.account(run_id))
         except Exception as error:
             logging.getLogger(__name__).info("the run broke", exc_info=True)
@@ -159,7 +161,7 @@ def _run(settings: Settings, options: Options, checked: Checked, output: Held) -
                 print_broken(_cause(error, layout, run_id), layout)
                 return BROKEN_CODE
             account = found
-        summary.print_account(account, layout)
+        summary.print_account(account, layout, measured.describe())
         if settings.task.expected is not None:
             print_right(account, layout)
         if drawn is not None:

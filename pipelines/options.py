@@ -242,6 +242,8 @@ def _beam_parser() -> Any:
     raised as UsageError. It takes no abbreviations."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from pipelines import job_server_options  # noqa: F401 - with its flags
+
     parsers: list[Any] = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     parser = parsers[0]

@@ -41,9 +41,11 @@ def print_recovered(recovered: Sequence[Recovered]) -> None:
             say(f"recovered run {run.run_id}: {run.ok} answers, {run.failed} failures{damaged}", error=True)
 
 
-def print_account(account: dict[str, Any], layout: Layout) -> None:
-    """The account of a run that reached its end, early or not."""
+def print_account(account: dict[str, Any], layout: Layout, measured: str | None = None) -> None:
+    """The account of a run that reached its end, early or not, and the line on what its engine has `measured`."""
     print_figures(account)
+    if measured:
+        say(measured)
     if account["notes"]:
         say("notes: " + ", ".join(f"{name} {count:,}" for name, count in account["notes"].items()))
     print_places(account, layout)

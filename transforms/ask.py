@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from transforms import budget, failure_share
 from transforms.budget import Budget, Share, Spent
+from transforms.call_metrics import WholeSeconds
 from transforms.call_spec import CallSpec
 from transforms.entries import Entries
 from transforms.heartbeat import Heartbeat
@@ -43,6 +44,7 @@ class Asker:
             known = parameters(spec.model, spec.task.records_per_call)
             answer = {name: known[name] for name in spec.model.parameters}
             self._endpoints = Endpoints(live, stop=self.stop.event, parameters=answer)
+            self.throttled = WholeSeconds(lambda: self._endpoints.throttled)
             self._caller = Caller(spec.task, spec.input, spec.model, spec.limits, endpoints=self._endpoints)
             several = spec.task.records_per_call > 1
             self._group = GroupCaller(spec.task, spec.input, self._caller) if several else None

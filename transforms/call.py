@@ -16,11 +16,11 @@ from queue import Empty
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms import files, workers
 from transforms.ask import Asker
+from transforms.call_metrics import CallMetrics
 from transforms.call_spec import CallSpec
 from transforms.digests import digest
 from transforms.job import Job, Window
@@ -53,8 +53,7 @@ class CallModel(beam.DoFn):
     def __init__(self, spec: CallSpec) -> None:
         self._spec = spec
         self._records_per_call = spec.task.records_per_call
-        self._replayed_count = Metrics.counter("paidonce", "replayed")
-        self._counts = {OK: Metrics.counter("paidonce", "ok"), DEAD_LETTER: Metrics.counter("paidonce", "failed")}
+        self._metrics = CallMetrics()
 
     def setup(self) -> None:
         self._pool = workers.acquire(self._spec.stamp.run_id, self._start)
@@ -83,7 +82,7 @@ class CallModel(beam.DoFn):
         value = digest(record.id)
         known = self._index.find(record.span, value)
         if known is not None:
-            self._replayed_count.inc()
+            self._metrics.replayed(known)
             yield self._emit(known)
         elif self._over or self._pool.asker.stop.is_set():
             self._unprocessed += 1
@@ -113,6 +112,7 @@ class CallModel(beam.DoFn):
                     yield GlobalWindows.windowed_value(row)
         if self._file is not None:
             self._file.close()
+        self._metrics.throttled(self._pool.asker.throttled)
         self._pool.asker.save()
         self._pool.asker.heartbeat.settle()  # what follows may publish the run and remove its journal
         yield bundle_tally({"unprocessed": self._unprocessed, **({"notes": self._notes} if self._notes else {})})
@@ -176,6 +176,7 @@ class CallModel(beam.DoFn):
 
     def _wait(self) -> Job:
         while True:
+            self._metrics.throttled(self._pool.asker.throttled)  # while a bundle waits, however long it takes
             try:
                 return self._window.replies.get(timeout=POLL_SECONDS)
             except Empty:  # a stop that another process asked for wakes the threads that wait for their turn
@@ -192,7 +193,7 @@ class CallModel(beam.DoFn):
         if job.outcome is None:
             self._unprocessed += 1
         else:
-            self._counts[job.outcome.outcome].inc()
+            self._metrics.answered(job.outcome)
             yield self._emit(job.outcome)
 
     def _emit(self, entry: Entry) -> Any:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 
 from transforms.formats import delimited, jsonl, openai_batch, parquet, sql, text_lines, whole_file
 from transforms.formats.spans import NUMBER_DIGITS, Cut, Format, InputFile, Reading, Span, whole
+from transforms.metrics import counter
 from transforms.parse import BadRow
 from transforms.records import Fields, Record, Row
 from transforms.rows import RunStamp, failure_row
@@ -128,7 +128,8 @@ class ReadSpan(beam.DoFn):
     def __init__(self, reading: Reading, stamp: RunStamp) -> None:
         self._reading = reading
         self._stamp = stamp
-        self._bad = Metrics.counter("paidonce", "bad_records")
+        self._bad = counter("bad_records")
+        self._failed = counter("failed")
 
     def start_bundle(self) -> None:
         self._rows = 0
@@ -141,6 +142,7 @@ class ReadSpan(beam.DoFn):
                 yield record
                 continue
             self._bad.inc()
+            self._failed.inc()
             if record.cut:
                 self._cut.append(f"{shown_path(span)}: {record.message}")
             yield beam.pvalue.TaggedOutput(DEAD_LETTER, self._failure(span, record))

@@ -16,6 +16,7 @@ import numpy as np
 
 from transforms.digests import SIZE, DigestSet, digest
 from transforms.formats.spans import Reading, Span
+from transforms.metrics import counter
 from transforms.plan import Plan, id_number
 from transforms.read import DEAD_LETTER, order_of, read_records
 from transforms.records import Record, canonical_json
@@ -98,6 +99,7 @@ class DropRepeats(beam.PTransform):
 class _DropRepeats(beam.DoFn):
     def __init__(self, stamp: RunStamp) -> None:
         self._stamp = stamp
+        self._counts = {name: counter(name) for name in ("skipped", "failed")}
 
     def start_bundle(self) -> None:
         self._repeats: Repeats | None = None
@@ -115,10 +117,12 @@ class _DropRepeats(beam.DoFn):
         elif first[1] == digest(canonical_json(record.fields)):
             self._skipped += 1
         else:
+            self._counts["failed"].inc()
             message = "an earlier record has the same id and other content"
             yield beam.pvalue.TaggedOutput(DEAD_LETTER, set_aside(self._stamp, record, "duplicate_id", message))
 
     def finish_bundle(self) -> Iterator[Any]:
+        self._counts["skipped"].inc(self._skipped)
         yield bundle_tally({"skipped": self._skipped})
 
 

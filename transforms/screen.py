@@ -11,10 +11,10 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.metrics import Metrics
 
 from transforms.formats.arrow_values import typed_value
 from transforms.llm.prompts import Prompts
+from transforms.metrics import counter
 from transforms.read import DEAD_LETTER
 from transforms.records import Record
 from transforms.rows import RunStamp, failure_row
@@ -111,7 +111,7 @@ class _ScreenContent(beam.DoFn):
     def __init__(self, rules: Rules, stamp: RunStamp) -> None:
         self._rules = rules
         self._stamp = stamp
-        self._set_aside = Metrics.counter("paidonce", "set_aside")
+        self._failed = counter("failed")
 
     def setup(self) -> None:
         self._screen = Screen(self._rules)
@@ -121,7 +121,7 @@ class _ScreenContent(beam.DoFn):
         if isinstance(checked, Record):
             yield checked
             return
-        self._set_aside.inc()
+        self._failed.inc()
         yield beam.pvalue.TaggedOutput(DEAD_LETTER, set_aside(self._stamp, record, *checked))
 
 

@@ -321,3 +321,46 @@ def test_closing_closes_all(time: Any) -> None:
     leases = [found.acquire() for _ in range(2)]
     found.close()
     assert all(lease.client.closed for lease in leases)  # type: ignore[attr-defined]
+
+
+def test_throttled_is_time_by_the_clock_that_limits_and_pauses_held_calls_back(time: Any) -> None:
+    found = two(time, requests_per_minute=60)
+    used(found, 8)
+    assert found.counts().throttled == pytest.approx(time.now - 1000) == pytest.approx(4, abs=0.3)
+    before = found.throttled
+    for name_ in "ab":
+        lease = next(lease for lease in iter(found.acquire, None) if name(lease) == name_)
+        lease.release(TransientError("rate_limited", "", retry_after=60.0))
+    found.acquire()
+    assert found.throttled - before >= 60
+
+
+def test_neither_a_rows_own_backoff_is_throttled_nor_a_full_house(time: Any) -> None:
+    found = two(time)
+    found.sleep(10)
+    leases = [found.acquire() for _ in range(20)]  # all places of both
+
+    def somebody_ends(seconds: float) -> None:
+        time.now += seconds
+        leases.pop().release(DONE)
+
+    found._wait = somebody_ends
+    found.acquire()
+    assert time.now > 1010
+    assert (found.throttled, found.slept) == (0, time.now - 1000)
+
+
+def test_a_house_that_refusals_made_smaller_is_throttled(time: Any) -> None:
+    found = endpoints(time, Gate(max_in_flight=8))
+    found.acquire().release(DONE)
+    first, *others = [found.acquire() for _ in range(8)]
+    first.release(TransientError("rate_limited", "", retry_after=0.001))
+    time.now += 10
+
+    def somebody_ends(seconds: float) -> None:
+        time.now += seconds
+        others.pop().release(DONE)
+
+    found._wait = somebody_ends
+    found.acquire()
+    assert found.throttled == pytest.approx(time.now - 1010) != 0

@@ -96,6 +96,7 @@ def test_what_comes_before_a_run() -> None:
     "flags",
     [
         "--runner=FlinkRunner --flink_master localhost:8081 --parallelism=4",
+        "--runner=FlinkRunner --number_of_execution_retries 3 --execution_retry_delay=10000 --max_bundle_size=1000",
         "--runner PrismRunner --prism_location /bin/prism --prism_log_level=error",
         "--runner spark --spark_version 3 --job_endpoint=embed --job-server-timeout 5",
         "--runner=DataflowRunner --project p --region r --labels a=b --no_use_public_ips",

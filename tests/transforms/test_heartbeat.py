@@ -19,7 +19,7 @@ from transforms.records import utc
 from transforms.watch import JournalWatch
 
 RUN = "20260101T000000-abcdef"
-COUNTS = Counts(calls=20, in_flight=3, rate_limited=2, slept=1.5)
+COUNTS = Counts(calls=20, in_flight=3, rate_limited=2, slept=1.5, throttled=1.0)
 
 
 @pytest.fixture

@@ -20,13 +20,15 @@ _POLL = 0.1  # seconds: how soon whoever is first in line sees that the run is b
 
 
 class Counts(NamedTuple):
-    """What a process's calls add up to: requests made so far, those under way now, those answered with a 429, and
-    the seconds that threads have waited on purpose, added up over all of them."""
+    """What a process's calls add up to: requests made so far, those under way now, those answered with a 429, the
+    seconds that threads have waited on purpose, added up over all of them, and the seconds for which limits or
+    pauses held calls back, however many threads waited meanwhile."""
 
     calls: int
     in_flight: int
     rate_limited: int
     slept: float
+    throttled: float
 
 
 class Endpoints:
@@ -62,6 +64,7 @@ class Endpoints:
         self._wait = wait or self._bell.wait
         self._counting = any(endpoint.gate.counting for endpoint in self._all)
         self._slept = 0.0
+        self._throttled = 0.0  # written by the first in line alone
         self._rate_limited = 0
 
     def __len__(self) -> int:
@@ -72,12 +75,18 @@ class Endpoints:
         """Seconds that threads have waited here on purpose, added up over all of them."""
         return self._slept
 
+    @property
+    def throttled(self) -> float:
+        """Seconds for which the account's limits or pauses held calls back, so far: time by the clock, however many
+        threads waited. Neither a row's own backoff is in it nor that all places were taken."""
+        return self._throttled
+
     def counts(self) -> Counts:
         """The figures of all endpoints together."""
         with self._lock:
             gates = [endpoint.gate.concurrency for endpoint in self._all]
             calls, in_flight = sum(gate.started for gate in gates), sum(gate.in_flight for gate in gates)
-            return Counts(calls, in_flight, self._rate_limited, self._slept)
+            return Counts(calls, in_flight, self._rate_limited, self._slept, self._throttled)
 
     def acquire(self, characters: int = 0, avoid: LiveEndpoint | None = None) -> Lease:
         """Return when a request with a prompt of so many characters may start; rather not at `avoid`.
@@ -143,11 +152,20 @@ class Endpoints:
                 if lease is not None:
                     return lease
                 if self._held_up:
+                    before = self._clock()
                     self._wait(min(delay, _POLL))
+                    if delay < inf or self._cut_back():
+                        self._throttled += self._clock() - before
                 self._held_up = True  # and once more: what ended just before rang no bell
             raise Stopped()
         finally:
             self._held_up = False
+
+    def _cut_back(self) -> bool:
+        """Whether it is refusals that leave no place for another call."""
+        with self._lock:
+            gates = [endpoint.gate.concurrency for endpoint in self._all]
+            return any(gate.limit < gate.most for gate in gates)
 
     def _try(self, characters: int, avoid: LiveEndpoint | None) -> tuple[Lease | None, float]:
         """A lease, or the seconds until it is worth another look."""
