@@ -48,14 +48,15 @@ def place(beam_args: Sequence[str]) -> Place:
     environment = _environment(portable.environment_type, runner, master)
     processes = 1 if environment == "LOOPBACK" or runner == "prism" else None
     if environment == "DOCKER":
-        return Place(True, "workers in containers have disks of their own (--environment_type=DOCKER)", processes)
-    host = None
+        why = "the workers are in containers, which have disks of their own"
+        return Place(True, why if portable.environment_type else f"{why} (the default --environment_type)", processes)
+    hosts: list[str] = []
+    if environment in ("EXTERNAL", "PROCESS"):  # beside the cluster's own processes, which know a pool as localhost
+        hosts.append(_host(master))
     if environment == "EXTERNAL":
-        host = _host(_pool(portable.environment_config or ""))
-    elif environment == "PROCESS":
-        host = _host(master)
-    elsewhere = host is not None and not _is_here(host)
-    return Place(elsewhere, f"the workers are at {host}" if elsewhere else "", processes)
+        hosts.append(_host(_pool(portable.environment_config or "")))
+    far = [host for host in hosts if not _is_here(host)]
+    return Place(bool(far), f"the workers are at {far[-1]}" if far else "", processes)
 
 
 def check_paths(found: Place, paths: Iterable[tuple[str, str]]) -> None:

@@ -65,6 +65,10 @@ def test_worker_processes_of_the_in_process_runner() -> None:
         ("--runner=PrismRunner --environment_type=DOCKER", "containers"),
         ("--runner=FlinkRunner --environment_type=EXTERNAL --environment_config=pool-1:50000", "pool-1"),
         ("--runner=FlinkRunner --flink_master=http://far:8081 --environment_type=PROCESS", "far"),
+        (
+            "--runner=FlinkRunner --flink_master=far:8081 --environment_type=EXTERNAL --environment_config=localhost:1",
+            "far",
+        ),
     ],
 )
 def test_workers_on_other_disks(flags: str, why: str) -> None:
