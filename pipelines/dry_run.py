@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from pipelines.check import check
 from pipelines.config import UsageError
 from pipelines.estimate import spec_of, stands
 from pipelines.graph import RunSpec
-from pipelines.launch import check
 from pipelines.options import Options
 from pipelines.prepare import check_request
 from pipelines.terminal import say

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipelines.broken import root_cause
+from pipelines.check import Checked, check
 from pipelines.config import UsageError, task_hash
+from pipelines.earlier_runs import new_run_id
 from pipelines.figures import Figures, Line, count, table
 from pipelines.graph import RunSpec
-from pipelines.launch import BROKEN_CODE, Checked, check, make_spec, new_run_id
+from pipelines.launch import BROKEN_CODE
 from pipelines.options import Options
 from pipelines.prepare import check_request
+from pipelines.run_spec import make_spec
 from pipelines.survey import survey
 from pipelines.terminal import say
 from transforms.database import DatabaseError

@@ -4,93 +4,40 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
-import time
-from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from pipelines import children, file_systems, lost_workers, pilot, summary
+from pipelines import children, lost_workers, pilot, summary
 from pipelines.broken import print_broken
-from pipelines.config import UsageError, changes, public, task_fingerprint, task_hash
+from pipelines.check import Checked, check
+from pipelines.config import UsageError
+from pipelines.earlier_runs import new_run_id
 from pipelines.engine import execute
 from pipelines.engine_metrics import EngineMetrics
-from pipelines.graph import RunSpec, build
+from pipelines.graph import build
 from pipelines.interrupts import Interrupts
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, check_writable, prepare
+from pipelines.prepare import check_model, check_writable
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.right import print_right
+from pipelines.run_spec import make_spec
 from pipelines.takeover import let_workers_end
 from pipelines.terminal import say
-from pipelines.worker_places import check_paths, place
 from transforms import files, rolled_journal, stop, workers
-from transforms.account import spent_usd
-from transforms.budget import BudgetSpec
-from transforms.call_spec import CallSpec
 from transforms.commit import carry_out, plan_commit
 from transforms.database import DatabaseError
 from transforms.held import Held, Locked, LockLost
 from transforms.layout import Layout
-from transforms.llm.price_table import Found
 from transforms.lock import lock
-from transforms.read import span_bytes
-from transforms.records import utc
-from transforms.recover import Recovered, finish_commits, interrupted_runs, read_header, recover, write_header
-from transforms.resume import Prior
-from transforms.rolled_journal import RollRule
-from transforms.rows import RunStamp, type_of
+from transforms.recover import finish_commits, interrupted_runs, recover, write_header
 from transforms.same_columns import same_columns
-from transforms.screen import Rules
 from transforms.settings import Settings
-from transforms.shards import ShardFormat
 from transforms.stop import INTERRUPTED, LOCK_LOST, WORKER_LOST, StopSign, WorkerLost
 from transforms.table import Tables, TableSpec, table_spec
-from transforms.table_ids import PriorRows, prior_ranges
 
 BROKEN_CODE = 1
-ON_CHANGE = (
-    "choose --on-change=keep to keep them and do the rest, --on-change=redo to do all again, or another --output"
-)
-_RUN_ID_TIME = "%Y%m%dT%H%M%S"
-
-
-class Checked(NamedTuple):
-    """What is known of a run before it begins. `redo`: what the output holds is to be done again."""
-
-    layout: Layout
-    prepared: Prepared
-    price: Found | None
-    redo: bool
-
-
-def check(settings: Settings, options: Options) -> Checked:
-    """Looks at the input and the output, which are not changed. Raises UsageError for what cannot work."""
-    file_systems.set_up(options.beam_args)
-    price = check_price(settings)
-    layout = check_output(settings)
-    if not options.shared_paths:
-        check_paths(place(options.beam_args), _paths(settings))
-    last = _last_run(layout)
-    prepared = prepare(settings, last.get("carried", {}))
-    changed = changes(last["task"], task_fingerprint(settings)) if "task" in last else []
-    if changed and options.on_change == "stop":
-        what = f"{settings.output.path} holds answers to another task:"
-        raise UsageError("\n".join([what, *(f"  {line}" for line in changed), ON_CHANGE]))
-    redo = bool(changed) and options.on_change == "redo"
-    check_table(settings, layout, last, prepared.schema, redo=redo)
-    return Checked(layout, prepared, price, redo)
-
-
-def _paths(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The paths that workers have to reach, each with its key."""
-    yield "output.path", settings.output.path
-    yield from (("input.path", path) for path in settings.input.paths)
-    if settings.output.table is not None:
-        yield "output.table", settings.output.table
 
 
 def launch(settings: Settings, options: Options) -> int:
@@ -199,99 +146,6 @@ def _give_up(layout: Layout, run_id: str) -> None:
     os._exit(BROKEN_CODE)
 
 
-def make_spec(
-    settings: Settings,
-    options: Options,
-    layout: Layout,
-    prepared: Prepared,
-    recovered: list[Recovered],
-    run_id: str,
-    price: Found | None = None,
-) -> RunSpec:
-    """All that the graph of a run is built from."""
-    stamp = RunStamp(run_id, task_hash(settings))
-    carried = {name: type_of(kind) for name, kind in prepared.carried.items()}
-    header = {
-        "run_id": run_id,
-        "started_at": utc(time.time()),
-        "task_hash": stamp.task_hash,
-        "task": task_fingerprint(settings),
-        "carried": prepared.carried,
-        "config": public(settings),
-        "limit": options.limit,
-        "price": None if price is None else price.described(),
-        "command": options.command,
-        "pilot": options.pilot,
-    }
-    model = settings.model if price is None else settings.model.model_copy(update={"price": price.price})
-    most = settings.budget.max_cost_usd
-    table = None if settings.output.table is None else table_spec(settings.output.table, prepared.schema)
-    results, failures = layout.shards(layout.results), layout.shards(layout.failures)
-    runs = frozenset(item.run_id for item in recovered)
-    prior: list[Prior | PriorRows] = [
-        *(Prior(path, False) for path in results),
-        *(Prior(path, True) for path in failures),
-    ]
-    just_recovered: list[Prior | PriorRows] = [
-        *(Prior(path, False) for path in results if files.name(path).rsplit("-", 3)[0] in runs),
-        *(Prior(path, True, runs) for path in failures if runs),
-    ]
-    if table is not None:
-        prior = [*prior_ranges(table, run_id)]
-        just_recovered = [*prior_ranges(table, run_id, runs)] if runs else []
-    return RunSpec(
-        output=layout.root,
-        header=header,
-        inputs=prepared.inputs,
-        span_bytes=span_bytes(prepared.inputs),
-        reading=prepared.reading,
-        rules=Rules(
-            task=settings.task,
-            input=settings.input,
-            model=settings.model,
-            columns=carried,
-            postgresql=table is not None and table.is_postgresql,
-        ),
-        call=CallSpec(
-            task=settings.task,
-            input=settings.input,
-            model=model,
-            limits=settings.limits,
-            max_in_flight=settings.max_in_flight,
-            carried=carried,
-            stamp=stamp,
-            journal=layout.journal(run_id),
-            share_identical=settings.shares_identical,
-            budget=None if most is None else BudgetSpec(most, spent_usd(layout)),
-            ordered=settings.output.order == "input",
-            roll=RollRule(settings.output.journal_rows, settings.output.journal_seconds),
-        ),
-        shards=ShardFormat(
-            settings.output.format,
-            settings.output.rows_per_shard,
-            None if settings.output.format == "jsonl" and table is None else prepared.schema,
-            settings.output.escape_formulas,
-            settings.output.order == "input",
-        ),
-        prior=prior,
-        recovered=just_recovered,
-        prior_failures=failures,
-        retry=options.retry,
-        retry_reasons=options.retry_reasons,
-        limit=options.limit,
-        table=table,
-    )
-
-
-def new_run_id(layout: Layout) -> str:
-    """An id that sorts after those of all runs before, also where the clock was set back."""
-    now = datetime.now(timezone.utc)
-    last = _last_run_id(layout)
-    if last is not None and last[:15] >= now.strftime(_RUN_ID_TIME):
-        now = datetime.strptime(last[:15], _RUN_ID_TIME) + timedelta(seconds=1)
-    return f"{now.strftime(_RUN_ID_TIME)}-{secrets.token_hex(3)}"
-
-
 def _set_aside(layout: Layout, run_id: str) -> None:
     """Moves all results and failures to where the run that does them again keeps the old ones."""
     target = layout.replaced(run_id)
@@ -321,23 +175,3 @@ def _add_columns(table: TableSpec) -> None:
         tables.add_columns()
     finally:
         tables.close()
-
-
-def _last_run_id(layout: Layout) -> str | None:
-    known = [*interrupted_runs(layout), *(files.name(path).removesuffix(".json") for path in layout.accounts())]
-    return max(known, default=None)
-
-
-def _last_run(layout: Layout) -> dict[str, Any]:
-    """The account of the run before, or the header of its journal; empty where there was none."""
-    run_id = _last_run_id(layout)
-    if run_id is None:
-        return {}
-    path = layout.account(run_id)
-    try:
-        value = files.read_json(path) if files.exists(path) else read_header(layout, run_id)
-    except FileNotFoundError:  # cut short before it had begun
-        return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the account of run {run_id} in {layout.root} cannot be read: {error}") from None
-    return value if isinstance(value, dict) else {}

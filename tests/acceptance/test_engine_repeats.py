@@ -18,10 +18,11 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.config import load
+from pipelines.earlier_runs import new_run_id
 from pipelines.graph import RunSpec, build
-from pipelines.launch import make_spec, new_run_id
 from pipelines.options import parse
 from pipelines.prepare import prepare
+from pipelines.run_spec import make_spec
 from transforms import journal, write
 from transforms.call import CallModel
 from transforms.formats.spans import Reading, Span
