@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from transforms import budget, failure_share
+from transforms import account_limits, budget, failure_share
 from transforms.budget import Budget, Share, Spent
 from transforms.call_spec import CallSpec
 from transforms.entries import Entries
@@ -39,7 +39,8 @@ class Asker:
         self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
         self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
         try:
-            live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
+            paces = account_limits.of_run(spec.journal, spec.model, spec.limits)
+            live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight, paces=paces)
             known = parameters(spec.model, spec.task.records_per_call)
             answer = {name: known[name] for name in spec.model.parameters}
             self._endpoints = Endpoints(live, stop=self.stop.event, parameters=answer)

@@ -238,7 +238,7 @@ class Model(Section):
 
 
 class Limits(Section):
-    """How hard the account may be used. All of it holds for one worker process."""
+    """How hard the account may be used. All of it holds for one worker process, but what is shared or divided."""
 
     max_in_flight: PositiveInt | None = None  # None: 4 for the embedded model, 32 for an endpoint
     requests_per_minute: PositiveFloat | None = None  # the account's limit; None: what responses say of it
@@ -251,6 +251,7 @@ class Limits(Section):
     timeout_seconds: PositiveFloat = 120.0  # for an answer to begin and between its parts
     connect_timeout_seconds: PositiveFloat = 10.0
     max_retry_after_seconds: PositiveFloat = 120.0  # the longest pause that a server can ask for
+    workers: PositiveInt | None = None  # so many processes have the account: each has its part of limits and budget
 
 
 class Budget(Section):
