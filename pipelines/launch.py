@@ -17,7 +17,16 @@ from pipelines.engine import execute
 from pipelines.graph import RunSpec, build
 from pipelines.interrupts import Interrupts
 from pipelines.options import Options
-from pipelines.prepare import Prepared, check_model, check_output, check_price, check_table, check_writable, prepare
+from pipelines.prepare import (
+    Prepared,
+    check_model,
+    check_output,
+    check_price,
+    check_shared,
+    check_table,
+    check_writable,
+    prepare,
+)
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.right import print_right
@@ -82,6 +91,7 @@ def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
     check_model(settings)
+    check_shared(settings)
     checked = check(settings, options)
     layout = checked.layout
     check_writable(settings, layout)

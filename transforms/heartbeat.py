@@ -25,6 +25,7 @@ from transforms.records import utc
 
 BEAT_SECONDS = 2.0
 _FAR_SECONDS = 10.0  # where each write is a request that somebody charges for
+_FRESH_SECONDS = 60.0  # by clocks that may differ a little; a process that waits long for an answer beats all the same
 _PREFIX, _SUFFIX = "worker-", ".json"
 
 
@@ -123,6 +124,16 @@ def beat_files(folder: str) -> list[str]:
     """The files with beats in a run's journal folder."""
     found = (info.path for info in files.listing(folder))
     return [path for path in found if files.name(path).startswith(_PREFIX) and path.endswith(_SUFFIX)]
+
+
+def alive(folder: str) -> int:
+    """The processes that make calls for a run, by the beats in its journal folder; 0 where they cannot be read."""
+    try:
+        beats = [beat for path in beat_files(folder) if (beat := read_beat(path)) is not None and not beat.closed]
+    except OSError:
+        return 0
+    since = utc(time.time() - _FRESH_SECONDS)
+    return len({(beat.host, beat.pid) for beat in beats if beat.time >= since})
 
 
 def read_beat(path: str) -> Beat | None:

@@ -8,6 +8,7 @@ from transforms.llm.client import Client, connect
 from transforms.llm.gate import Gate
 from transforms.llm.health import Health
 from transforms.llm.paces import Paces
+from transforms.llm.shared_paces import SharedPaces
 from transforms.settings import Limits, Model, Task
 
 
@@ -22,9 +23,9 @@ class LiveEndpoint:
         self.health = Health()
 
 
-def local_paces(model: Model, limits: Limits, workers: int | None = None) -> list[Paces]:
-    """The limits per minute of each endpoint of `model`, for this process to keep alone: of `workers` processes, else
-    of limits.workers, each has its part."""
+def local_paces(model: Model, limits: Limits) -> list[Paces]:
+    """The limits per minute of each endpoint of `model`, for this process to keep alone: of limits.workers processes
+    each has its part."""
     found = []
     for at in range(len(model.per_endpoint)):
         own = model.endpoints[at] if model.endpoints else None
@@ -33,14 +34,14 @@ def local_paces(model: Model, limits: Limits, workers: int | None = None) -> lis
                 requests_per_minute=(own and own.requests_per_minute) or limits.requests_per_minute,
                 tokens_per_minute=(own and own.tokens_per_minute) or limits.tokens_per_minute,
                 headroom=limits.headroom,
-                workers=workers or limits.workers or 1,
+                workers=limits.workers or 1,
             )
         )
     return found
 
 
 def connect_all(
-    task: Task, model: Model, limits: Limits, *, max_in_flight: int, paces: Sequence[Paces]
+    task: Task, model: Model, limits: Limits, *, max_in_flight: int, paces: Sequence[Paces | SharedPaces]
 ) -> list[LiveEndpoint]:
     """All endpoints of `model`, each with a gate of its own. `max_in_flight` is the process's, the most for one
     that has none of its own; `paces` are the endpoints' limits. Raises ValueError, naming the setting, for what

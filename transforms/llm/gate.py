@@ -10,6 +10,7 @@ from transforms.llm.completion import Completion
 from transforms.llm.concurrency import Concurrency
 from transforms.llm.errors import CallError
 from transforms.llm.paces import Paces
+from transforms.llm.shared_paces import SharedPaces, Turn
 
 FIRST_PAUSE = 0.5  # seconds, after a 429 without Retry-After; doubles with each that comes too soon
 FIRST_ADDED_PAUSE = 0.05  # the same where the server says how long, and it was not long enough
@@ -25,13 +26,17 @@ _FIRST_REPLY = 1.0  # ... but no longer than these seconds are waited for it
 class Gate:
     """Says when the next request may start. It waits for nothing and holds no lock: Endpoints does both.
 
-    `paces` are the account's limits per minute. `longest_pause` caps what a server can ask for, in seconds. Times are
-    of one monotonic clock, in seconds.
+    `paces` are the account's limits per minute, `shared` the same where other processes keep to them too: then who may
+    start by `delay` asks them, and brings their answer to `heard`. `longest_pause` caps what a server can ask for, in
+    seconds. Times are of one monotonic clock, in seconds.
     """
 
-    def __init__(self, *, max_in_flight: int, paces: Paces | None = None, longest_pause: float = 120.0) -> None:
+    def __init__(
+        self, *, max_in_flight: int, paces: Paces | SharedPaces | None = None, longest_pause: float = 120.0
+    ) -> None:
         self.concurrency = Concurrency(max_in_flight)
         self.paces = Paces() if paces is None else paces
+        self.shared = paces if isinstance(paces, SharedPaces) else None
         self._longest_pause = longest_pause
         self._not_before = -inf
         self._spread = 0.0  # seconds over which calls start again after the pause
@@ -69,10 +74,23 @@ class Gate:
             self._first_until = now + _FIRST_REPLY
         return self.concurrency.start()
 
+    def heard(self, turn: Turn | None, amounts: Amounts, now: float) -> float:
+        """Seconds until such a request may start, by what the shared paces say of it, None where they do not answer;
+        0: now."""
+        assert self.shared is not None
+        self.shared.heard(turn, amounts, now)
+        if turn is None:
+            return self.delay(amounts, now)
+        if turn.pause > 0:
+            self.pause(turn.pause, now)
+        return turn.wait
+
     def end(
         self, number: int, amounts: Amounts, started: float, outcome: Completion | CallError | None, now: float
-    ) -> None:
-        """Counts a request out: what it really took, and what its reply says. None: it broke on our side."""
+    ) -> float:
+        """Counts a request out: what it really took, and what its reply says. None: it broke on our side. Returns the
+        seconds for which no request is to start because of it, 0 where that is nothing new."""
+        before = self._not_before
         rate = None if outcome is None else outcome.rate
         if rate is not None or self.paces.counting:
             used = used_by(outcome, amounts)
@@ -86,6 +104,7 @@ class Gate:
             self._refused(number, outcome.retry_after, now)
         self.concurrency.end()
         self._first_until = -inf
+        return max(0.0, self._not_before - now) if self._not_before > before else 0.0
 
     def pause(self, seconds: float, now: float) -> None:
         """Lets no request start for so long. A longer pause that is on stays as it is."""
