@@ -127,13 +127,22 @@ def beat_files(folder: str) -> list[str]:
 
 
 def alive(folder: str) -> int:
-    """The processes that make calls for a run, by the beats in its journal folder; 0 where they cannot be read."""
-    try:
-        beats = [beat for path in beat_files(folder) if (beat := read_beat(path)) is not None and not beat.closed]
-    except OSError:
-        return 0
+    """The processes that make calls for a run just now, by the beats in its journal folder."""
     since = utc(time.time() - _FRESH_SECONDS)
-    return len({(beat.host, beat.pid) for beat in beats if beat.time >= since})
+    return len({(beat.host, beat.pid) for beat in _beats(folder) if beat.time >= since and not beat.closed})
+
+
+def others(folder: str) -> int:
+    """The processes that have made calls for a run so far, but this one, by the beats in its journal folder."""
+    return len({(beat.host, beat.pid) for beat in _beats(folder)} - {(socket.gethostname(), os.getpid())})
+
+
+def _beats(folder: str) -> list[Beat]:
+    """The beats in a run's journal folder, none where it cannot be read."""
+    try:
+        return [beat for path in beat_files(folder) if (beat := read_beat(path)) is not None]
+    except OSError:
+        return []
 
 
 def read_beat(path: str) -> Beat | None:

@@ -19,7 +19,6 @@ from transforms.llm.rate_headers import Rate, RateHeaders
 from transforms.llm.shared_paces import AHEAD, SharedPaces
 from transforms.redis_link import RedisLink
 
-
 _keys = itertools.count()
 
 
@@ -198,7 +197,7 @@ def test_who_has_not_asked_for_a_minute_is_not_counted(processes: Processes) -> 
 def test_what_is_in_redis_goes_by_itself(processes: Processes, link: RedisLink) -> None:
     processes.take(processes.new("a", requests_per_minute=0.5), Amounts())
     redis = link._redis
-    keys = [key for key in redis.keys(f"*{processes._key}*")]
+    keys = list(redis.keys(f"*{processes._key}*"))
     assert len(keys) == 2
     assert all(119_000 < redis.pttl(key) < 200_000 for key in keys)
     assert min(redis.pttl(key) for key in keys if key.endswith("limits")) > 180_000  # as long as anything is owed
