@@ -40,7 +40,9 @@ class Unreachable(Exception):
 def check_redis_url(url: str) -> None:
     """Raises ValueError where a URL is of no kind that is taken. Connects to nothing."""
     if not _URL.fullmatch(url):
-        raise ValueError("must be redis://[USER:PASSWORD@]HOST:PORT/DATABASE, or rediss:// with TLS")
+        raise ValueError(
+            "must be redis://HOST:PORT/DATABASE, or rediss:// with TLS; a password goes before HOST as :${NAME}@"
+        )
     if _SECRET_PARAMETER.search(url):
         raise ValueError("must not hold a password as a parameter: write ${NAME} before the host, as :${NAME}@HOST")
 

@@ -1,8 +1,11 @@
 """Signs of life of worker processes."""
 
 import json
+import os
 import shutil
+import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from transforms import heartbeat
 from transforms.heartbeat import Beat, Heartbeat, beat_files, read_beat
 from transforms.llm.endpoints import Counts
+from transforms.records import utc
 from transforms.watch import JournalWatch
 
 RUN = "20260101T000000-abcdef"
@@ -139,3 +143,23 @@ def test_a_limit_is_all_there_is_to_do(tmp_path: Path, folder: Path, limit: int 
     (folder / "run.json").write_text(json.dumps({"run_id": RUN, "limit": limit}))
     (folder / "plan.json").write_text('{"rows": 1000, "todo": 700}')
     assert JournalWatch(str(tmp_path), RUN).update().todo == todo
+
+
+def test_who_is_alive_and_who_was_there(folder: Path) -> None:
+    now = utc(time.time())
+    beat = Beat("elsewhere", 1, now, 1.0, 1, 0, 4, 0, 0.0, False)
+    for number, each in enumerate(
+        [
+            beat,
+            beat._replace(pid=2),
+            beat._replace(pid=2, closed=True),  # threads of that process that are gone
+            beat._replace(pid=3, closed=True),
+            beat._replace(pid=4, time="2026-01-01T00:00:00.000Z"),
+            beat._replace(host=socket.gethostname(), pid=os.getpid()),
+        ]
+    ):
+        (folder / f"worker-{number}.json").write_text(json.dumps(each._asdict()))
+    (folder / "worker-cut.json").write_text("{")
+    assert heartbeat.alive(str(folder)) == 3
+    assert heartbeat.others(str(folder)) == 4
+    assert (heartbeat.alive(f"{folder}/gone"), heartbeat.others(f"{folder}/gone")) == (0, 0)

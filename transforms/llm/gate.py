@@ -60,14 +60,17 @@ class Gate:
         concurrency = self.concurrency
         if concurrency.in_flight + 1 > concurrency.limit:
             return inf
-        wait = max(self._not_before - now, self.paces.delay(amounts, now))
+        wait = self._not_before - now
+        if self.paces.counting:
+            wait = max(wait, self.paces.delay(amounts, now))
         if concurrency.in_flight >= _FIRST_CALLS and now < self._first_until:
             wait = max(wait, self._first_until - now)
         return wait if wait > 0 else 0.0
 
     def start(self, amounts: Amounts, now: float) -> int:
         """Counts a request in that starts now. Its number, for `end`."""
-        self.paces.take(amounts, now)
+        if self.paces.counting:
+            self.paces.take(amounts, now)
         if now < self._spread_until:
             self._not_before = now + random.uniform(0, 2 * self._spread / self.concurrency.limit)
         if self._first_until == inf:

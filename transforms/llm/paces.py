@@ -30,11 +30,6 @@ class Paces:
         self._find_counting()
 
     @property
-    def counting(self) -> bool:
-        """Whether there is any limit per minute, so that amounts matter."""
-        return bool(self._counting)
-
-    @property
     def most(self) -> tuple[float, ...]:
         """The account's limits per minute, inf where there is none."""
         return tuple(pace.most for pace in self._all)
@@ -89,3 +84,4 @@ class Paces:
 
     def _find_counting(self) -> None:
         self._counting = [(at, pace) for at, pace in enumerate(self._all) if not pace.idle]
+        self.counting = bool(self._counting)  # whether there is any limit per minute, so that amounts matter
