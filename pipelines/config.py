@@ -113,7 +113,11 @@ def _without_passwords(settings: Settings) -> Settings:
         for number, path in enumerate(source.paths)
     ]
     source = source.model_copy(update={"path": paths[0] if isinstance(source.path, str) else paths})
-    return settings.model_copy(update={"input": source, "output": output})
+    limits = settings.limits
+    if limits.shared is not None:
+        shared = without_password(limits.shared, "PAIDONCE_SHARED_PASSWORD")
+        limits = limits.model_copy(update={"shared": shared})
+    return settings.model_copy(update={"input": source, "output": output, "limits": limits})
 
 
 def _with_samples(settings: Settings, where: str) -> Settings:

@@ -18,7 +18,7 @@ from pipelines.engine_metrics import EngineMetrics
 from pipelines.graph import build
 from pipelines.interrupts import Interrupts
 from pipelines.options import Options
-from pipelines.prepare import check_model, check_writable
+from pipelines.prepare import check_model, check_shared, check_writable
 from pipelines.progress import showing_progress
 from pipelines.report.after import write_report_if_possible
 from pipelines.right import print_right
@@ -44,6 +44,7 @@ def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
     check_model(settings)
+    check_shared(settings)
     checked = check(settings, options)
     layout = checked.layout
     check_writable(settings, layout)

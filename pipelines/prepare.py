@@ -31,6 +31,7 @@ from transforms.llm.secrets import masked
 from transforms.llm.template import Template
 from transforms.read import first_fields, shown_path
 from transforms.records import Fields, compact_json
+from transforms.redis_link import Unreachable, redis_link
 from transforms.rows import result_schema, sharing_columns, type_name, type_of
 from transforms.settings import Input, Settings
 from transforms.store import Unsupported
@@ -79,6 +80,16 @@ def check_request(settings: Settings) -> None:
         _check_group(settings)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def check_shared(settings: Settings) -> None:
+    """The Redis that workers are to share limits by answers."""
+    if settings.limits.shared is None:
+        return
+    try:
+        redis_link(settings.limits.shared).ping()
+    except (ValueError, Unreachable) as error:
+        raise UsageError(f"limits.shared: {error}") from None
 
 
 def _check_group(settings: Settings) -> None:

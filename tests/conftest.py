@@ -1,5 +1,5 @@
 """Servers that tests write to. S3, in memory, as a process of its own: moto's. PostgreSQL of their own, where its
-binaries are installed, beside SQLite."""
+binaries are installed, beside SQLite. Redis, where that is installed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -189,3 +190,60 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[],
         return lambda: f"sqlite:///{tmp_path}/db{next(_numbers)}.sqlite"
     server: PostgreSQL = request.getfixturevalue("postgresql")
     return server.new
+
+
+class RedisServer:
+    """A Redis in memory, on a port of the loopback interface, that can be killed and started again, empty."""
+
+    def __init__(self, binary: str, folder: Path) -> None:
+        self._binary, self._folder = binary, folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.password = ""
+        self.start()
+
+    def start(self) -> None:
+        command = [self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        if self.password:
+            command += ["--requirepass", self.password]
+        with (self._folder / "redis.log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
+        end = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self.process.poll() is None, (self._folder / "redis.log").read_text()
+            assert time.monotonic() < end, "Redis does not answer"
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """It is gone meanwhile, and has forgotten all when it is back."""
+        self.kill()
+        yield
+        self.start()
+
+    def _answers(self) -> bool:
+        try:
+            with closing(socket.create_connection(("127.0.0.1", self.port), 1)) as connection:
+                connection.sendall(b"PING\r\n")
+                return bool(connection.recv(100))
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A running server. Skips where Redis, or the package redis, is not installed."""
+    pytest.importorskip("redis")
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("Redis is not installed")
+    server = RedisServer(binary, tmp_path)
+    yield server
+    server.kill()

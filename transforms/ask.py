@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from transforms import budget, failure_share
-from transforms.budget import Budget, Share, Spent
+from transforms import account_limits, budget, failure_share
+from transforms.budget import Share, Spent
 from transforms.call_metrics import WholeSeconds
 from transforms.call_spec import CallSpec
 from transforms.entries import Entries
@@ -18,9 +19,9 @@ from transforms.llm.defaults import parameters
 from transforms.llm.endpoint import connect_all
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, RowError, Stopped
-from transforms.llm.forecast import Forecast
 from transforms.llm.group_caller import GroupCaller, GroupOutcome
 from transforms.llm.prompts import Prompts
+from transforms.open_budget import open_budget
 from transforms.records import Record
 from transforms.reserve import Reserve
 from transforms.shared_answers import SharedAnswers
@@ -40,7 +41,8 @@ class Asker:
         self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
         self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
         try:
-            live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight)
+            paces = account_limits.of_run(spec.journal, spec.model, spec.limits)
+            live = connect_all(spec.task, spec.model, spec.limits, max_in_flight=spec.max_in_flight, paces=paces)
             known = parameters(spec.model, spec.task.records_per_call)
             answer = {name: known[name] for name in spec.model.parameters}
             self._endpoints = Endpoints(live, stop=self.stop.event, parameters=answer)
@@ -50,7 +52,7 @@ class Asker:
             self._group = GroupCaller(spec.task, spec.input, self._caller) if several else None
             prompts = Prompts(spec.task, spec.input, spec.model)
             self.shared = SharedAnswers(prompts) if spec.share_identical else None
-            self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
+            self._budget = budget.of_run(spec.journal, partial(open_budget, spec)) if spec.budget is not None else None
             self._journal = rolled(spec.journal, spec.roll, self._cannot_save)
         except BaseException:
             self._reserve.close()
@@ -246,11 +248,3 @@ class Asker:
         self.heartbeat.close()
         self._reserve.close()
         self._endpoints.close()
-
-    def _open_budget(self) -> Budget:
-        spec = self._spec
-        assert spec.budget is not None
-        assert spec.model.price is not None
-        forecast = Forecast(spec.task, spec.input, spec.model, spec.model.price)
-        spent_usd = spec.budget.spent_usd + budget.journal_cost_usd(spec.journal)
-        return Budget(spec.budget.max_cost_usd, spent_usd, forecast)

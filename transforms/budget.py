@@ -1,18 +1,18 @@
 """What a run may spend: no call is made whose cost, with that of all calls under way, could pass the budget.
 
-It holds for one worker process and counts what the accounts of earlier runs, the run's journal and the process's
-own calls have cost. Near its end fewer and fewer calls are under way, so that nearly all of it can be used.
+It counts what the accounts of earlier runs, the run's journal and the calls of this process, or of all, have cost, as
+its ledger knows them. Near its end fewer and fewer calls are under way, so that nearly all of it can be used.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transforms import journal
 from transforms.journal import OK, Entry
+from transforms.ledger import Ledger, Room
 from transforms.llm.completion import Usage
 from transforms.llm.errors import Stopped
 from transforms.llm.forecast import Forecast, Size
@@ -42,19 +42,16 @@ class Share(NamedTuple):
 class Budget:
     """Safe for threads. Each `reserve` that returns needs one `settle`."""
 
-    def __init__(self, max_cost_usd: float, spent_usd: float, forecast: Forecast) -> None:
-        self._max = max_cost_usd
-        self._spent = spent_usd
+    def __init__(self, ledger: Ledger, forecast: Forecast) -> None:
+        self._ledger = ledger
         self._forecast = forecast
-        self._freed = threading.Condition()
-        self._under_way = 0
-        self._reserved = 0.0  # US dollars, for the calls under way
+        self._freed = threading.Condition()  # of everything here
         self._over = False
 
     @property
     def spent_usd(self) -> float:
         """US dollars, those of earlier runs included."""
-        return self._spent
+        return self._ledger.spent_usd
 
     def reserve(self, fields: Mapping[str, Any], stop: StopSign) -> Share:
         """Sets aside what a row's call may cost, when there is room for it: where calls under way hold too much, it
@@ -73,17 +70,16 @@ class Budget:
         with self._freed:
             while not self._over:
                 usd = self._forecast.cost_usd(size)
-                if self._spent + self._reserved + usd <= self._max:
-                    self._under_way += 1
-                    self._reserved += usd
+                room = self._ledger.reserve(usd)
+                if room is Room.YES:
                     self._freed.notify()  # there may be room for one more of those that wait
                     return Share(usd, size)
-                if not self._under_way:
+                if room is Room.NEVER:
                     self._over = True
                     self._freed.notify_all()
                     raise Spent(
-                        f"${self._spent:,.4f} of budget.max_cost_usd ${self._max:,.4f} is spent, and the next call "
-                        f"may cost ${usd:,.6f}; raise it to go on"
+                        f"${self._ledger.spent_usd:,.4f} of {self._ledger.budget} is spent, and the next call may cost "
+                        f"${usd:,.6f}; raise it to go on"
                     )
                 self._freed.wait(POLL_SECONDS)
                 if stop.is_set():
@@ -93,34 +89,30 @@ class Budget:
     def settle(self, share: Share, entry: Entry | None) -> None:
         """A call has ended, with the outcome `entry` or None without one: what was set aside for it becomes what it
         has cost."""
-        with self._settling(share):
-            if entry is not None:
-                row = entry.row
-                answered = entry.outcome == OK or row["output_text"] is not None
-                usage = Usage(row["prompt_tokens"], row["completion_tokens"])
-                self._count(share, row["cost_usd"], usage, answered=answered, answers=1 + entry.notes.get(REASKED, 0))
+        if entry is None:
+            self._settle(share, 0.0, Usage(), answered=False)
+            return
+        row = entry.row
+        answered = entry.outcome == OK or row["output_text"] is not None
+        usage = Usage(row["prompt_tokens"], row["completion_tokens"])
+        self._settle(share, row["cost_usd"], usage, answered=answered, answers=1 + entry.notes.get(REASKED, 0))
 
     def settle_group(self, share: Share, outcome: GroupOutcome | None) -> None:
         """The same for a request about several rows."""
-        with self._settling(share):
-            if outcome is not None:
-                self._count(share, outcome.cost_usd, outcome.usage, answered=outcome.completions > 0)
+        if outcome is None:
+            self._settle(share, 0.0, Usage(), answered=False)
+        else:
+            self._settle(share, outcome.cost_usd, outcome.usage, answered=outcome.completions > 0)
 
-    @contextmanager
-    def _settling(self, share: Share) -> Iterator[None]:
-        with self._freed:
-            self._under_way -= 1
-            self._reserved = self._reserved - share.usd if self._under_way else 0.0
-            yield
-            self._freed.notify()
-
-    def _count(self, share: Share, cost_usd: float | None, usage: Usage, *, answered: bool, answers: int = 1) -> None:
+    def _settle(self, share: Share, cost_usd: float | None, usage: Usage, *, answered: bool, answers: int = 1) -> None:
         if cost_usd is None:  # unknown: for an answer that came, what was set aside is the best guess there is
             cost_usd = share.usd if answered else 0.0
-        self._spent += cost_usd
-        if usage.prompt_tokens is not None and usage.completion_tokens is not None:
-            taken = usage.prompt_tokens, usage.completion_tokens
-            self._forecast.learn(share.size.characters, *taken, answers, share.size.records)
+        with self._freed:
+            self._ledger.settle(share.usd, cost_usd)
+            if usage.prompt_tokens is not None and usage.completion_tokens is not None:
+                taken = usage.prompt_tokens, usage.completion_tokens
+                self._forecast.learn(share.size.characters, *taken, answers, share.size.records)
+            self._freed.notify()
 
     def _size(self, fields: Mapping[str, Any]) -> Size:
         try:

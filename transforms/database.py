@@ -99,6 +99,18 @@ def without_password(url: str, variable: str) -> str:
     return _PASSWORD.sub(move, url, count=1)
 
 
+def filled(text: str | None) -> str | None:
+    """`text` with each ${NAME} replaced by that environment variable. Raises ValueError where it is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        found = os.environ.get(match[1])
+        if found is None:
+            raise ValueError(f"the environment variable {match[1]} is not set")
+        return found
+
+    return None if text is None else _VARIABLE.sub(value, text)
+
+
 def missing_file(url: str) -> str | None:
     """The SQLite file of a URL that is not there, in a folder that is; None for all else."""
     file = absolute(url).removeprefix("sqlite:///")
@@ -133,10 +145,10 @@ def connect(url: str, *, write: bool = False) -> Engine:
         address = make_url(url)
         address = address.set(
             drivername=_DRIVERS[address.drivername],
-            username=_filled(address.username),
-            password=_filled(str(address.password)) if address.password is not None else None,
-            host=_filled(address.host),
-            database=_filled(address.database),
+            username=filled(address.username),
+            password=filled(str(address.password)) if address.password is not None else None,
+            host=filled(address.host),
+            database=filled(address.database),
         )
         hide(str(address.password) if address.password is not None else None)
         sqlite = address.drivername == "sqlite"
@@ -212,15 +224,3 @@ def reporting(url: str) -> Iterator[None]:
 def _existing(file: str) -> sqlite3.Connection:
     """Opens a SQLite file; a missing one is an error, not a new one."""
     return sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, check_same_thread=False, timeout=_SQLITE_SECONDS)
-
-
-def _filled(text: str | None) -> str | None:
-    """`text` with each ${NAME} replaced by that environment variable."""
-
-    def value(match: re.Match[str]) -> str:
-        found = os.environ.get(match[1])
-        if found is None:
-            raise ValueError(f"the environment variable {match[1]} is not set")
-        return found
-
-    return None if text is None else _VARIABLE.sub(value, text)

@@ -27,6 +27,7 @@ from transforms.records import utc
 BEAT_SECONDS = 2.0
 _SILENT_BEATS = 4  # that are left out before a worker counts as done
 _FAR_SECONDS = 10.0  # where each write is a request that somebody charges for
+_FRESH_SECONDS = 60.0  # by clocks that may differ a little; a process that waits long for an answer beats all the same
 _PREFIX, _SUFFIX = "worker-", ".json"
 
 
@@ -125,6 +126,25 @@ def beat_files(folder: str) -> list[str]:
     """The files with beats in a run's journal folder."""
     found = (info.path for info in files.listing(folder))
     return [path for path in found if files.name(path).startswith(_PREFIX) and path.endswith(_SUFFIX)]
+
+
+def alive(folder: str) -> int:
+    """The processes that make calls for a run just now, by the beats in its journal folder."""
+    since = utc(time.time() - _FRESH_SECONDS)
+    return len({(beat.host, beat.pid) for beat in _beats(folder) if beat.time >= since and not beat.closed})
+
+
+def others(folder: str) -> int:
+    """The processes that have made calls for a run so far, but this one, by the beats in its journal folder."""
+    return len({(beat.host, beat.pid) for beat in _beats(folder)} - {(socket.gethostname(), os.getpid())})
+
+
+def _beats(folder: str) -> list[Beat]:
+    """The beats in a run's journal folder, none where it cannot be read."""
+    try:
+        return [beat for path in beat_files(folder) if (beat := read_beat(path)) is not None]
+    except OSError:
+        return []
 
 
 def read_beat(path: str) -> Beat | None:

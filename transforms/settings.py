@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from transforms.database import check_url, hidden, is_database, split_table
+from transforms.redis_link import check_redis_url
 
 ColumnType = Literal["string", "integer", "number", "boolean", "json"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -238,7 +239,7 @@ class Model(Section):
 
 
 class Limits(Section):
-    """How hard the account may be used. All of it holds for one worker process."""
+    """How hard the account may be used. All of it holds for one worker process, but what is shared or divided."""
 
     max_in_flight: PositiveInt | None = None  # None: 4 for the embedded model, 32 for an endpoint
     requests_per_minute: PositiveFloat | None = None  # the account's limit; None: what responses say of it
@@ -251,10 +252,19 @@ class Limits(Section):
     timeout_seconds: PositiveFloat = 120.0  # for an answer to begin and between its parts
     connect_timeout_seconds: PositiveFloat = 10.0
     max_retry_after_seconds: PositiveFloat = 120.0  # the longest pause that a server can ask for
+    shared: str | None = None  # redis://..., where all workers share the limits and the budget
+    workers: PositiveInt | None = None  # so many processes have the account: each has its part of limits and budget
+
+    @field_validator("shared")
+    @classmethod
+    def _shared_is_redis(cls, shared: str | None) -> str | None:
+        if shared is not None:
+            check_redis_url(hidden(shared))
+        return shared
 
 
 class Budget(Section):
-    """What may be spent. It holds for one worker process."""
+    """What may be spent: by each worker process, by each its part of it, or by all together, as limits says."""
 
     # US dollars, over all runs that share an output directory; None: no limit.
     max_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from transforms.llm.completion import Completion, Usage
-from transforms.llm.endpoint import LiveEndpoint, connect_all
+from transforms.llm.endpoint import LiveEndpoint, connect_all, local_paces
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import AccountError, CallError, RowError, Stopped, TransientError
 from transforms.llm.gate import Gate
 from transforms.llm.lease import Lease
+from transforms.llm.paces import Paces
 from transforms.llm.prompt import Prompt
 from transforms.llm.rate_headers import Rate, RateHeaders
 from transforms.settings import Limits, Model, Task
@@ -44,7 +45,7 @@ def endpoints(time: Any, *gates: Gate, **more: Any) -> Endpoints:
 
 def two(time: Any, **limits: Any) -> Endpoints:
     """Two endpoints that have both answered before."""
-    found = endpoints(time, *(Gate(max_in_flight=10, **limits) for _ in range(2)))
+    found = endpoints(time, *(Gate(max_in_flight=10, paces=Paces(**limits)) for _ in range(2)))
     for lease in [found.acquire() for _ in range(2)]:
         lease.release(DONE)
     return found
@@ -90,7 +91,10 @@ def test_a_pause_of_one_is_no_pause_of_the_other(time: Any) -> None:
 
 
 def test_each_has_its_own_rate_and_the_calls_go_where_they_start_soonest(time: Any) -> None:
-    gates = Gate(max_in_flight=10, requests_per_minute=600), Gate(max_in_flight=10, requests_per_minute=1200)
+    gates = (
+        Gate(max_in_flight=10, paces=Paces(requests_per_minute=600)),
+        Gate(max_in_flight=10, paces=Paces(requests_per_minute=1200)),
+    )
     names = Counter(used(endpoints(time, *gates), 1800))
     assert names["b"] == pytest.approx(2 * names["a"], rel=0.03)
     assert 59 < time.now - 1000 < 62
@@ -160,7 +164,7 @@ def test_one_that_refuses_the_account_is_out_for_the_run(time: Any, reason: Any)
 
 
 def test_too_large_for_a_minute_is_never_waited_for(time: Any) -> None:
-    found = endpoints(time, Gate(max_in_flight=10, tokens_per_minute=1000, headroom=0.5))
+    found = endpoints(time, Gate(max_in_flight=10, paces=Paces(tokens_per_minute=1000, headroom=0.5)))
     with pytest.raises(RowError) as caught:
         found.acquire(5000)
     assert caught.value.reason == "request_too_large"
@@ -171,18 +175,20 @@ def test_too_large_for_a_minute_is_never_waited_for(time: Any) -> None:
 
 
 def test_a_large_one_goes_where_it_may(time: Any) -> None:
-    gates = [Gate(max_in_flight=10, tokens_per_minute=limit) for limit in (1000, 100_000)]
+    gates = [Gate(max_in_flight=10, paces=Paces(tokens_per_minute=limit)) for limit in (1000, 100_000)]
     assert name(endpoints(time, *gates).acquire(5000)) == "b"
 
 
 def test_a_guess_at_the_answer_condemns_no_row(time: Any) -> None:
-    found = endpoints(time, Gate(max_in_flight=10, tokens_per_minute=200), parameters={"max_tokens": 100_000})
+    found = endpoints(
+        time, Gate(max_in_flight=10, paces=Paces(tokens_per_minute=200)), parameters={"max_tokens": 100_000}
+    )
     found.acquire(400).release(DONE)
     assert time.now == 1000
 
 
 def test_the_estimate_is_settled_with_what_was_billed(time: Any) -> None:
-    found = endpoints(time, Gate(max_in_flight=10, tokens_per_minute=6000))
+    found = endpoints(time, Gate(max_in_flight=10, paces=Paces(tokens_per_minute=6000)))
     for _ in range(30):
         found.acquire(100).release(Completion("A", usage=Usage(90, 10)))  # 25 and 256 were expected
     assert time.now - 1000 == pytest.approx(30, rel=0.05)
@@ -197,7 +203,7 @@ def test_a_learned_limit_holds_for_the_next_call(time: Any) -> None:
 
 
 def test_less_than_one_request_a_minute(time: Any) -> None:
-    used(endpoints(time, Gate(max_in_flight=10, requests_per_minute=0.5)), 2)
+    used(endpoints(time, Gate(max_in_flight=10, paces=Paces(requests_per_minute=0.5))), 2)
     assert 120 <= time.now - 1000 <= 125
 
 
@@ -214,7 +220,8 @@ def test_who_comes_after_the_stop_does_not_start(time: Any) -> None:
 def test_a_stop_wakes_all_that_wait(waits_for: str) -> None:
     stop = threading.Event()
     gate = Gate(
-        max_in_flight=1 if waits_for == "room" else 10, requests_per_minute=0.01 if waits_for == "rate" else None
+        max_in_flight=1 if waits_for == "room" else 10,
+        paces=Paces(requests_per_minute=0.01 if waits_for == "rate" else None),
     )
     found = Endpoints([LiveEndpoint(Named("a"), gate)], stop=stop)
     lease = found.acquire()
@@ -262,7 +269,7 @@ def test_threads_above_the_limit_wait_for_a_free_place() -> None:
 
 
 def test_many_threads_share_one_rate() -> None:
-    gate = Gate(max_in_flight=100, requests_per_minute=60 * 2000)
+    gate = Gate(max_in_flight=100, paces=Paces(requests_per_minute=60 * 2000))
     found = Endpoints([LiveEndpoint(Named("a"), gate)], stop=threading.Event())
     started: list[float] = []
 
@@ -301,7 +308,8 @@ def test_endpoints_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://127.0.0.1:10/v1", None, "m"),  # no key goes to where it was not meant for
         ("http://127.0.0.1:9/v1", "KEY_A", "m"),
     ]
-    live = connect_all(Task(prompt="x"), model, Limits(requests_per_minute=60), max_in_flight=20)
+    limits = Limits(requests_per_minute=60)
+    live = connect_all(Task(prompt="x"), model, limits, max_in_flight=20, paces=local_paces(model, limits))
     assert [each.gate.concurrency.most for each in live] == [3, 20, 20]
     assert all(each.gate.counting for each in live)
     for each in live:
@@ -313,7 +321,7 @@ def test_a_missing_key_of_one_is_found_before_any_call(monkeypatch: pytest.Monke
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     model = Model(provider="openai", name="m", base_url="http://x/v1", endpoints=[{}, {"api_key_env": "NO_SUCH_KEY"}])
     with pytest.raises(ValueError, match="NO_SUCH_KEY"):
-        connect_all(Task(prompt="x"), model, Limits(), max_in_flight=20)
+        connect_all(Task(prompt="x"), model, Limits(), max_in_flight=20, paces=[Paces(), Paces()])
 
 
 def test_closing_closes_all(time: Any) -> None:

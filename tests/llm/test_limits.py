@@ -15,6 +15,7 @@ from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import CallError, TransientError
 from transforms.llm.estimate import TokenEstimate
 from transforms.llm.gate import Gate
+from transforms.llm.paces import Paces
 from transforms.llm.rate_headers import Rate, RateHeaders
 
 CHARACTERS = 120
@@ -130,7 +131,7 @@ def share_refused(server: Server) -> float:
 @pytest.mark.parametrize("burst", [1.0, 5.0, 60.0])
 def test_own_limit_on_requests(burst: float, latency: float) -> None:
     server = Server(requests=1200, burst=burst, latency=latency)
-    run(Gate(max_in_flight=100, requests_per_minute=1200), server, 3000)
+    run(Gate(max_in_flight=100, paces=Paces(requests_per_minute=1200)), server, 3000)
     assert most_in_a_minute([(at, 1) for at, _ in server.admitted]) <= 1200
     assert rate(server.admitted)[0] >= 0.95 * 1200
     assert share_refused(server) <= 0.01
@@ -140,7 +141,7 @@ def test_own_limit_on_requests(burst: float, latency: float) -> None:
 @pytest.mark.parametrize("burst", [1.0, 5.0, 60.0])
 def test_own_limit_on_tokens(burst: float, latency: float) -> None:
     server = Server(tokens=60_000, burst=burst, latency=latency)
-    run(Gate(max_in_flight=100, tokens_per_minute=60_000), server, 3000)
+    run(Gate(max_in_flight=100, paces=Paces(tokens_per_minute=60_000)), server, 3000)
     assert most_in_a_minute(server.admitted) <= 60_000
     assert rate(server.admitted)[1] >= 0.95 * 60_000
     assert share_refused(server) <= 0.01
@@ -148,14 +149,14 @@ def test_own_limit_on_tokens(burst: float, latency: float) -> None:
 
 def test_both_limits_the_tighter_one_sets_the_pace() -> None:
     server = Server(requests=1200, tokens=30_000)
-    run(Gate(max_in_flight=100, requests_per_minute=1200, tokens_per_minute=30_000), server, 1500)
+    run(Gate(max_in_flight=100, paces=Paces(requests_per_minute=1200, tokens_per_minute=30_000)), server, 1500)
     assert most_in_a_minute(server.admitted) <= 30_000
     assert rate(server.admitted)[1] >= 0.95 * 30_000
 
 
 def test_headroom() -> None:
     server = Server(requests=1200)
-    run(Gate(max_in_flight=100, requests_per_minute=1200, headroom=0.5), server, 1500)
+    run(Gate(max_in_flight=100, paces=Paces(requests_per_minute=1200, headroom=0.5)), server, 1500)
     assert most_in_a_minute([(at, 1) for at, _ in server.admitted]) <= 600
     assert rate(server.admitted)[0] >= 0.95 * 600
 
@@ -173,7 +174,7 @@ def test_limits_learned_from_headers(burst: float, latency: float) -> None:
 
 def test_headroom_counts_for_learned_limits_too() -> None:
     server = Server(requests=1200, burst=60)
-    run(Gate(max_in_flight=100, headroom=0.5), server, 1500)
+    run(Gate(max_in_flight=100, paces=Paces(headroom=0.5)), server, 1500)
     assert most_in_a_minute([(at, 1) for at, _ in server.admitted if at > 1]) <= 600
 
 
@@ -190,7 +191,7 @@ def test_limits_felt_by_429s_alone(burst: float, retry_after: bool, latency: flo
 def test_an_account_that_others_use_as_well() -> None:
     """The limit is stated as 1,200, and half of it is taken."""
     server = Server(requests=600, headers=False)
-    run(Gate(max_in_flight=100, requests_per_minute=1200), server, 1500)
+    run(Gate(max_in_flight=100, paces=Paces(requests_per_minute=1200)), server, 1500)
     assert rate(server.admitted)[0] >= 0.8 * 600
     assert share_refused(server) < 0.1
 

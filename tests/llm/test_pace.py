@@ -151,3 +151,36 @@ def test_memory_does_not_grow_with_the_rate() -> None:
         pace.take(1.0, number / 1000)
         pace.delay(1.0, number / 1000)
     assert len(pace._bins) <= 123
+
+
+@pytest.mark.parametrize("workers", [2, 7])
+def test_the_parts_of_all_workers_are_the_whole(workers: int) -> None:
+    paces = [Pace(1200, 1.0, workers=workers) for _ in range(workers)]
+    taken = sorted(each for pace in paces for each in series(pace, [1.0] * (3000 // workers)))
+    assert most_in_a_minute(taken) <= 1200
+    assert taken[-1][0] - 1000 < 60 * 3000 / 1200 * 1.03
+
+
+def test_a_part_of_a_learned_limit() -> None:
+    pace = Pace(None, 1.0, workers=4)
+    pace.observe(Rate(600.0), 1.0, 1000.0)
+    assert pace.most == 600
+    assert most_in_a_minute(series(pace, [1.0] * 300)) <= 150
+
+
+def test_more_than_a_part_is_no_more_than_the_account_has() -> None:
+    pace = Pace(1000, 1.0, workers=4)
+    assert pace.most == 1000
+    taken = series(pace, [800.0, 10.0])
+    assert taken[1][0] - taken[0][0] >= 60
+
+
+def test_a_divided_pace_begins_with_nothing_and_knows_the_limit() -> None:
+    whole = Pace(1200, 0.5)
+    whole.learn(600.0, 1000.0)
+    part = whole.divided(3, due=1005.0)
+    assert (part.most, part.learned) == (600, 600)
+    taken = series(part, [1.0] * 150)
+    assert taken[0][0] == pytest.approx(1005)
+    assert most_in_a_minute(taken) <= 100
+    assert taken[1][0] - taken[0][0] == pytest.approx(0.61)  # no burst

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -441,6 +443,24 @@ def test_long_values_are_shortened_around_the_first_difference(file: Path) -> No
 def test_the_hash_stays_the_same_over_versions(file: Path) -> None:
     """A change of it makes everyone's prior output another task's: not to be done in passing."""
     assert task_hash(load(str(file))) == "ae0aa49f1f601ba7"
+
+
+def test_a_password_of_redis_is_moved_to_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIDONCE_SHARED_PASSWORD", "another")
+    settings = load(str(file), ["limits.shared=redis://:a-secret-word@cache:6379/0"])
+    assert settings.limits.shared == "redis://:${PAIDONCE_SHARED_PASSWORD}@cache:6379/0"
+    assert os.environ["PAIDONCE_SHARED_PASSWORD"] == "a-secret-word"
+    assert "a-secret-word" not in json.dumps(config.public(settings))
+    assert task_hash(settings) == task_hash(load(str(file)))
+
+
+def test_what_is_no_redis_is_refused_without_its_password(file: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(str(file), ["limits.shared=memcached://:a-secret-word@cache:11211"])
+    assert str(caught.value) == (
+        "--set limits.shared: must be redis://HOST:PORT/DATABASE, or rediss:// with TLS; a password goes before HOST "
+        "as :${NAME}@"
+    )
 
 
 # The files that come with the package

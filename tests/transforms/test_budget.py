@@ -15,6 +15,7 @@ import pytest
 from transforms import budget
 from transforms.budget import Budget, Share, Spent
 from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile
+from transforms.ledger import LocalLedger
 from transforms.llm.errors import Stopped
 from transforms.llm.forecast import Forecast, Size
 from transforms.settings import Input, Model, Price, Task
@@ -26,7 +27,7 @@ ROW = {"text": "x" * 96}  # a prompt of 100 characters
 def make(most: float, spent: float = 0.0, **parameters: Any) -> Budget:
     """A budget for calls that are first guessed at 100 + 100 tokens, a million of which cost $1."""
     task, model = Task(prompt="Is: {text}"), Model(parameters={"max_tokens": 100, **parameters})
-    return Budget(most, spent, Forecast(task, Input(path="x"), model, Price(input=1, output=1)))
+    return Budget(LocalLedger(most, spent), Forecast(task, Input(path="x"), model, Price(input=1, output=1)))
 
 
 def outcome(cost: float | None, tokens: tuple[int, int] | None = None, kind: str = OK, text: str | None = "A") -> Entry:

@@ -166,3 +166,23 @@ def test_workers_at_work_are_those_that_beat(folder: Path) -> None:
     }
     clock.now += 60
     assert workers.look() == []
+
+
+def test_who_is_alive_and_who_was_there(folder: Path) -> None:
+    now = utc(time.time())
+    beat = Beat("elsewhere", 1, now, 1.0, 1, 0, 4, 0, 0.0, False)
+    for number, each in enumerate(
+        [
+            beat,
+            beat._replace(pid=2),
+            beat._replace(pid=2, closed=True),  # threads of that process that are gone
+            beat._replace(pid=3, closed=True),
+            beat._replace(pid=4, time="2026-01-01T00:00:00.000Z"),
+            beat._replace(host=socket.gethostname(), pid=os.getpid()),
+        ]
+    ):
+        (folder / f"worker-{number}.json").write_text(json.dumps(each._asdict()))
+    (folder / "worker-cut.json").write_text("{")
+    assert heartbeat.alive(str(folder)) == 3
+    assert heartbeat.others(str(folder)) == 4
+    assert (heartbeat.alive(f"{folder}/gone"), heartbeat.others(f"{folder}/gone")) == (0, 0)

@@ -34,6 +34,14 @@ class Concurrency:
         self.started += 1
         return self.started
 
+    def hold(self) -> None:
+        """Keeps a place free for a call that may not start yet."""
+        self.in_flight += 1
+
+    def let_go(self) -> None:
+        """Gives the place back: the call starts now, or does not."""
+        self.in_flight -= 1
+
     def end(self) -> None:
         """Counts a call out."""
         self.in_flight -= 1

@@ -13,7 +13,9 @@ from transforms.llm.completion import Completion
 from transforms.llm.endpoint import LiveEndpoint
 from transforms.llm.errors import AccountError, CallError, RowError, Stopped, TransientError
 from transforms.llm.estimate import TokenEstimate
+from transforms.llm.gate import used_by
 from transforms.llm.lease import Lease, Outcome
+from transforms.llm.shared_paces import SharedPaces
 
 _ONE = Amounts()
 _POLL = 0.1  # seconds: how soon whoever is first in line sees that the run is being stopped
@@ -63,6 +65,7 @@ class Endpoints:
         self._bell = threading.Event()  # something has changed since it looked
         self._wait = wait or self._bell.wait
         self._counting = any(endpoint.gate.counting for endpoint in self._all)
+        self._sharing = any(endpoint.gate.shared is not None for endpoint in self._all)
         self._slept = 0.0
         self._throttled = 0.0  # written by the first in line alone
         self._rate_limited = 0
@@ -96,7 +99,8 @@ class Endpoints:
         if self._stop.is_set():
             raise Stopped()
         # Those in line pass one by one: whoever comes by meanwhile need not join them, unless the first really waits.
-        if not self._held_up:
+        # Limits that are shared are asked for by one thread at a time: the process takes turns with others.
+        if not self._held_up and not self._sharing:
             lease, _ = self._try(characters, avoid)
             if lease is not None:
                 return lease
@@ -125,7 +129,7 @@ class Endpoints:
         endpoint = lease.endpoint
         with self._lock:
             now = self._clock()
-            endpoint.gate.end(lease.number, lease.amounts, lease.started, outcome, now)
+            pause = endpoint.gate.end(lease.number, lease.amounts, lease.started, outcome, now)
             self._counting = self._counting or endpoint.gate.counting
             self._rate_limited += isinstance(outcome, CallError) and outcome.http_status == 429
             if isinstance(outcome, Completion):
@@ -136,6 +140,10 @@ class Endpoints:
             left = isinstance(outcome, AccountError) and self._refuse(endpoint)
         if self._held_up:
             self._bell.set()
+        if endpoint.gate.shared is not None and lease.turn is not None:
+            rate = None if outcome is None else outcome.rate
+            used = used_by(outcome, lease.amounts)
+            endpoint.gate.shared.tell(lease.turn, lease.amounts, used, rate, pause)
         return left
 
     def _refuse(self, endpoint: LiveEndpoint) -> bool:
@@ -175,8 +183,32 @@ class Endpoints:
             best, delay = self._soonest(amounts, characters, avoid, now)
             if delay > 0:
                 return None, delay
-            number = best.gate.start(amounts, now)
-            return Lease(best, characters, amounts, number, now, self._release), 0.0
+            if best.gate.shared is None or not best.gate.shared.asks:
+                return self._start(best, characters, amounts, now), 0.0
+            best.gate.concurrency.hold()
+        return self._ask(best, best.gate.shared, characters, amounts)
+
+    def _start(
+        self, endpoint: LiveEndpoint, characters: int, amounts: Amounts, now: float, turn: str | None = None
+    ) -> Lease:
+        number = endpoint.gate.start(amounts, now)
+        return Lease(endpoint, characters, amounts, number, now, self._release, turn)
+
+    def _ask(
+        self, endpoint: LiveEndpoint, shared: SharedPaces, characters: int, amounts: Amounts
+    ) -> tuple[Lease | None, float]:
+        """As `_try`, by those who share the limits of the endpoint. Nothing is locked while they are asked, nor until
+        its turn has come."""
+        turn = shared.ask(amounts)
+        if turn is not None and turn.starts_in > 0:
+            self._stop.wait(turn.starts_in)
+        with self._lock:
+            endpoint.gate.concurrency.let_go()
+            now = self._clock()
+            delay = endpoint.gate.heard(turn, amounts, now)
+            if turn is None or delay > 0 or self._stop.is_set():
+                return None, delay
+            return self._start(endpoint, characters, amounts, now, turn.at), 0.0
 
     def _soonest(
         self, amounts: Amounts, characters: int, avoid: LiveEndpoint | None, now: float

@@ -9,8 +9,8 @@ from transforms.llm.amounts import Amounts
 from transforms.llm.completion import Completion
 from transforms.llm.concurrency import Concurrency
 from transforms.llm.errors import CallError
-from transforms.llm.pace import Pace
-from transforms.llm.rate_headers import RateHeaders
+from transforms.llm.paces import Paces
+from transforms.llm.shared_paces import SharedPaces, Turn
 
 FIRST_PAUSE = 0.5  # seconds, after a 429 without Retry-After; doubles with each that comes too soon
 FIRST_ADDED_PAUSE = 0.05  # the same where the server says how long, and it was not long enough
@@ -26,24 +26,17 @@ _FIRST_REPLY = 1.0  # ... but no longer than these seconds are waited for it
 class Gate:
     """Says when the next request may start. It waits for nothing and holds no lock: Endpoints does both.
 
-    Limits are per minute, None where the user sets none; `headroom` is the share of them that is used, and of
-    those that the provider states. `longest_pause` caps what a server can ask for, in seconds. Times are of one
-    monotonic clock, in seconds.
+    `paces` are the account's limits per minute, `shared` the same where other processes keep to them too: then who may
+    start by `delay` asks them, and brings their answer to `heard`. `longest_pause` caps what a server can ask for, in
+    seconds. Times are of one monotonic clock, in seconds.
     """
 
     def __init__(
-        self,
-        *,
-        max_in_flight: int,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-        headroom: float = 1.0,
-        longest_pause: float = 120.0,
+        self, *, max_in_flight: int, paces: Paces | SharedPaces | None = None, longest_pause: float = 120.0
     ) -> None:
         self.concurrency = Concurrency(max_in_flight)
-        own = Amounts(requests_per_minute, tokens_per_minute, None, None)  # type: ignore[arg-type]
-        self._paces = [Pace(limit, headroom) for limit in own]
-        self._counting = [(at, pace) for at, pace in enumerate(self._paces) if not pace.idle]
+        self.paces = Paces() if paces is None else paces
+        self.shared = paces if isinstance(paces, SharedPaces) else None
         self._longest_pause = longest_pause
         self._not_before = -inf
         self._spread = 0.0  # seconds over which calls start again after the pause
@@ -56,11 +49,11 @@ class Gate:
     @property
     def counting(self) -> bool:
         """Whether there is any limit per minute, so that amounts matter."""
-        return bool(self._counting)
+        return self.paces.counting
 
     def too_large(self, amounts: Amounts) -> float | None:
         """The minute's limit on tokens that this request alone would exceed, None if there is none."""
-        return next((pace.most for at, pace in self._counting if at > 0 and amounts[at] > pace.most), None)
+        return self.paces.too_large(amounts)
 
     def delay(self, amounts: Amounts, now: float) -> float:
         """Seconds until such a request may start, if nothing changes; 0: now; inf: when another one ends."""
@@ -68,34 +61,45 @@ class Gate:
         if concurrency.in_flight + 1 > concurrency.limit:
             return inf
         wait = self._not_before - now
-        for at, pace in self._counting:
-            wait = max(wait, pace.delay(amounts[at], now))
+        if self.paces.counting:
+            wait = max(wait, self.paces.delay(amounts, now))
         if concurrency.in_flight >= _FIRST_CALLS and now < self._first_until:
             wait = max(wait, self._first_until - now)
         return wait if wait > 0 else 0.0
 
     def start(self, amounts: Amounts, now: float) -> int:
         """Counts a request in that starts now. Its number, for `end`."""
-        for at, pace in self._counting:
-            pace.take(amounts[at], now)
+        if self.paces.counting:
+            self.paces.take(amounts, now)
         if now < self._spread_until:
             self._not_before = now + random.uniform(0, 2 * self._spread / self.concurrency.limit)
         if self._first_until == inf:
             self._first_until = now + _FIRST_REPLY
         return self.concurrency.start()
 
+    def heard(self, turn: Turn | None, amounts: Amounts, now: float) -> float:
+        """Seconds until such a request may start, by what the shared paces say of it, None where they do not answer;
+        0: now."""
+        assert self.shared is not None
+        self.shared.heard(turn, amounts, now)
+        if turn is None:
+            return self.delay(amounts, now)
+        if turn.pause > 0:
+            self.pause(turn.pause, now)
+        return turn.wait
+
     def end(
         self, number: int, amounts: Amounts, started: float, outcome: Completion | CallError | None, now: float
-    ) -> None:
-        """Counts a request out: what it really took, and what its reply says. None: it broke on our side."""
+    ) -> float:
+        """Counts a request out: what it really took, and what its reply says. None: it broke on our side. Returns the
+        seconds for which no request is to start because of it, 0 where that is nothing new."""
+        before = self._not_before
         rate = None if outcome is None else outcome.rate
-        if self._counting or rate is not None:
+        if rate is not None or self.paces.counting:
             used = used_by(outcome, amounts)
-            for at, pace in self._counting:
-                if used[at] != amounts[at]:
-                    pace.settle(used[at] - amounts[at], started)
+            self.paces.settle(amounts, used, started)
             if rate is not None:
-                self._learn(rate, used, now)
+                self.paces.observe(rate, used, now)
         if isinstance(outcome, Completion):
             self.concurrency.grow(number)
             self._clean += 1
@@ -103,6 +107,7 @@ class Gate:
             self._refused(number, outcome.retry_after, now)
         self.concurrency.end()
         self._first_until = -inf
+        return max(0.0, self._not_before - now) if self._not_before > before else 0.0
 
     def pause(self, seconds: float, now: float) -> None:
         """Lets no request start for so long. A longer pause that is on stays as it is."""
@@ -110,12 +115,6 @@ class Gate:
         until = now + seconds + random.uniform(0, spread)  # other processes pause for the same time
         if until > self._not_before:
             self._not_before, self._spread, self._spread_until = until, spread, until + spread
-
-    def _learn(self, rates: RateHeaders, used: Amounts, now: float) -> None:
-        for pace, rate, amount in zip(self._paces, rates, used, strict=True):
-            if rate is not None:
-                pace.observe(rate, amount, now)
-        self._counting = [(at, pace) for at, pace in enumerate(self._paces) if not pace.idle]
 
     def _refused(self, number: int, retry_after: float | None, now: float) -> None:
         news = self.concurrency.cut(number)

@@ -16,7 +16,7 @@ Outcome = Completion | CallError | None  # None: it broke on our side
 class Lease:
     """The right to make one request by `client`, from now on; given back with what came of it."""
 
-    __slots__ = ("_give_back", "amounts", "characters", "endpoint", "number", "started")
+    __slots__ = ("_give_back", "amounts", "characters", "endpoint", "number", "started", "turn")
 
     def __init__(
         self,
@@ -26,18 +26,25 @@ class Lease:
         number: int,
         started: float,
         give_back: Callable[[Lease, Outcome], bool],
+        turn: str | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.characters = characters  # of the prompt
         self.amounts = amounts  # that are reserved
         self.number = number  # the gate's
         self.started = started  # by the clock of Endpoints
+        self.turn = turn  # when it was counted by those who share the limits; None: only this process counts it
         self._give_back = give_back
 
     @property
     def client(self) -> Client:
         """Makes the request."""
         return self.endpoint.client
+
+    @property
+    def divided(self) -> bool:
+        """Whether limits that are to be shared are not: it was given by this process's part of them."""
+        return self.turn is None and self.endpoint.gate.shared is not None
 
     def release(self, outcome: Outcome) -> bool:
         """Gives it back, once. None: the request broke on our side. True if the endpoint is out for the rest of the

@@ -19,5 +19,7 @@ REASKED = "reasked"
 ASKED_APART = "asked_apart"
 # The row's request was the same as another's, whose answer it has (task.share_identical).
 SHARED = "shared"
+# Limits are to be shared by all workers (limits.shared), and could not be: the row was asked by this worker's part.
+LIMITS_DIVIDED = "limits_divided"
 # An attempt ended without an answer, but after the endpoint may have made one: a time-out, a cut connection.
 MAYBE_BILLED = "maybe_billed"

@@ -18,6 +18,7 @@ from transforms.llm.completion import Completion
 from transforms.llm.endpoint import LiveEndpoint
 from transforms.llm.endpoints import Endpoints
 from transforms.llm.errors import CallError, FormatRefused, Stopped, TransientError, unexpected
+from transforms.llm.notes import LIMITS_DIVIDED
 from transforms.llm.prompt import Prompt
 from transforms.settings import Limits
 
@@ -123,6 +124,8 @@ class _Request:
         finally:
             self._elsewhere = lease.release(outcome)
         if isinstance(outcome, Completion):
+            if lease.divided:
+                outcome = outcome._replace(notes=(*outcome.notes, LIMITS_DIVIDED))
             return Called(outcome, self.attempts, (self._clock() - started) * 1000, self.maybe_billed)
         self.maybe_billed += outcome.maybe_billed
         if not isinstance(outcome, FormatRefused):
