@@ -72,6 +72,8 @@ class DigestSet:
 
     def find(self, value: bytes) -> int | None:
         """The position of a digest in sorted order, or None."""
+        if not self._blob:  # numpy's search lets other threads run, which costs more than it where many want to
+            return None
         at = int(self._values.searchsorted(value))
         return at if self._blob[at * self._size : (at + 1) * self._size] == value else None
 

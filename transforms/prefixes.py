@@ -15,7 +15,7 @@ import numpy.typing as npt
 from transforms.formats.spans import Span
 
 TODO = 1  # the lowest bit of a prefix says whether the row is still to be done
-_PARTITION_BITS = 8  # of a prefix's beginning: at 10^9 rows, one partition is 31 MB
+PARTITION_BITS = 8  # of a prefix's beginning: at 10^9 rows, one partition is 31 MB
 _RUN = np.dtype([("number", "<u4"), ("start", "<u8"), ("at", "<u8"), ("rows", "<u4")])
 
 Numbers = npt.NDArray[np.uint64]
@@ -60,9 +60,9 @@ class PrefixPacker:
         prefixes = np.frombuffer(self._prefixes.tobytes(), np.uint64)
         spans = np.array(self._spans, np.int64)
         owners = spans[:, 3].searchsorted(np.arange(len(prefixes)), side="right") - 1
-        partitions = (prefixes >> 64 - _PARTITION_BITS).astype(np.int64)
+        partitions = (prefixes >> 64 - PARTITION_BITS).astype(np.int64)
         order = partitions.argsort(kind="stable")  # rows stay in the order of reading
-        ends = np.bincount(partitions, minlength=1 << _PARTITION_BITS).cumsum()
+        ends = np.bincount(partitions, minlength=1 << PARTITION_BITS).cumsum()
         self._prefixes, self._spans = array("Q"), []
         self._begin()
         for number in np.unique(partitions).tolist():

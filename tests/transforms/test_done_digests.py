@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.digests import SIZE, digest
@@ -49,6 +49,7 @@ def side_input(blobs: Blobs, *, by_partition: bool) -> Any:
     return blobs.by_partition() if by_partition else blobs
 
 
+@settings(deadline=None)
 @given(st.lists(DIGESTS, max_size=40), st.lists(DIGESTS, max_size=10), st.integers(1, 8), st.booleans())
 def test_they_are_a_set(values: list[bytes], others: list[bytes], most: int, by_partition: bool) -> None:
     packer = DonePacker(most)

@@ -9,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms import plan, repeats
@@ -90,6 +90,7 @@ class TestCounts:
         assert (found.rows, found.todo) == (5, 2)
         assert sum(found.todo_by_span.values()) == 2
 
+    @settings(deadline=None)
     @given(
         st.lists(st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=8), max_size=6),
         st.integers(1, 9),
