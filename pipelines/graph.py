@@ -14,6 +14,7 @@ from transforms.account import make_account
 from transforms.call import Call
 from transforms.call_spec import CallSpec
 from transforms.commit import FAILURES, publish
+from transforms.done_digests import Done
 from transforms.formats.spans import InputFile, Reading
 from transforms.journal import OK
 from transforms.layout import Layout
@@ -80,14 +81,15 @@ def to_call(pipeline: Any, spec: RunSpec) -> ToCall:
     layout, stamp = Layout(spec.output), spec.call.stamp
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
     done_ids = DoneIds(spec.retry, spec.retry_reasons)
-    done = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
-    recovered = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> done_ids
-    plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, AsIter(done), layout.journal(stamp.run_id))
+    prior = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
+    just_now = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> done_ids
+    done, recovered = Done.of(prior), Done.of(just_now)
+    plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, done, layout.journal(stamp.run_id))
     repeats = plan | "RepeatedIds" >> FindRepeats(spec.reading)
 
     read = spans | "Records" >> Read(spec.reading, stamp)
     unique = read.records | "Repeats" >> DropRepeats(AsSingleton(repeats), stamp)
-    left = unique.records | "Resume" >> DropDone(AsIter(done), AsIter(recovered))
+    left = unique.records | "Resume" >> DropDone(done, recovered)
     sound = left.records | "Screen" >> ScreenContent(spec.rules, stamp)
     return ToCall(plan, read, unique, left, sound)
 

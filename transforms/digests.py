@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 SIZE = 16  # bytes of one digest
-PARTITIONS = 256  # by the first byte: no blob is large, and a worker could hold only some of them
-_DTYPE = f"S{SIZE}"  # numpy compares these by bytes, in place, with nothing unpacked
 
 
 def digest(text: str) -> bytes:
@@ -38,32 +36,18 @@ def pack(values: Iterable[bytes], chunk: int = 65_536) -> Iterator[bytes]:
         yield bytes(blob)
 
 
-def pack_by_partition(values: Iterable[bytes], most: int = 262_144) -> Iterator[tuple[int, bytes]]:
-    """Digests joined into blobs by their first byte, up to `most` of them held at once."""
-    blobs = [bytearray() for _ in range(PARTITIONS)]
-    held = 0
-    for value in values:
-        blobs[value[0]] += value
-        held += 1
-        if held >= most:
-            yield from ((number, bytes(blob)) for number, blob in enumerate(blobs) if blob)
-            for blob in blobs:
-                blob.clear()
-            held = 0
-    yield from ((number, bytes(blob)) for number, blob in enumerate(blobs) if blob)
-
-
 def sort_order(blob: bytes) -> npt.NDArray[np.intp]:
     """The positions of a blob's digests in ascending order."""
-    return np.frombuffer(blob, _DTYPE).argsort()
+    return np.frombuffer(blob, _dtype(SIZE)).argsort()
 
 
-def merge(blobs: Iterable[bytes]) -> bytes:
-    """Blobs of digests as one sorted blob without repeats. Sorts in place: twice the blob is held at most."""
+def merge(blobs: Iterable[bytes], size: int = SIZE) -> bytes:
+    """Blobs of digests, or parts of them of `size` bytes, as one sorted blob without repeats. Sorts in place: twice the
+    blob is held at most."""
     buffer = bytearray()
     for blob in blobs:
         buffer += blob
-    values = np.frombuffer(buffer, _DTYPE)
+    values = np.frombuffer(buffer, _dtype(size))
     values.sort()
     repeated = values[1:] == values[:-1]
     if repeated.any():
@@ -72,11 +56,13 @@ def merge(blobs: Iterable[bytes]) -> bytes:
 
 
 class DigestSet:
-    """A read-only set of digests over a sorted blob, as `merge` makes it. Lookups are binary searches in the blob."""
+    """A read-only set of digests, or parts of them of `size` bytes, over a sorted blob, as `merge` makes it. Lookups
+    are binary searches in the blob."""
 
-    def __init__(self, sorted_blob: bytes = b"") -> None:
+    def __init__(self, sorted_blob: bytes = b"", size: int = SIZE) -> None:
         self._blob = sorted_blob
-        self._values = np.frombuffer(sorted_blob, _DTYPE)
+        self._size = size
+        self._values = np.frombuffer(sorted_blob, _dtype(size))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -86,19 +72,11 @@ class DigestSet:
 
     def find(self, value: bytes) -> int | None:
         """The position of a digest in sorted order, or None."""
+        if not self._blob:  # numpy's search lets other threads run, which costs more than it where many want to
+            return None
         at = int(self._values.searchsorted(value))
-        return at if self._blob[at * SIZE : (at + 1) * SIZE] == value else None
+        return at if self._blob[at * self._size : (at + 1) * self._size] == value else None
 
 
-class PartitionedDigests:
-    """A read-only set of digests over sorted blobs, one for each first byte that occurs."""
-
-    def __init__(self, partitions: Iterable[tuple[int, bytes]] = ()) -> None:
-        self._sets = {number: DigestSet(blob) for number, blob in partitions}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._sets.values()))
-
-    def __contains__(self, value: bytes) -> bool:
-        found = self._sets.get(value[0])
-        return found is not None and value in found
+def _dtype(size: int) -> str:
+    return f"S{size}"  # numpy compares these by bytes, in place, with nothing unpacked

@@ -6,16 +6,18 @@ The output itself is the progress. Only its id column is read, and ids travel as
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import pyarrow.parquet as pq
+from apache_beam.transforms.window import GlobalWindows
 
-from transforms import digests, files, journal
+from transforms import files, journal
 from transforms.csv_file import csv_ids
-from transforms.digests import PartitionedDigests, digest
+from transforms.digests import digest
+from transforms.done_digests import Done, DoneDigests, DoneKey, DonePacker
 from transforms.metrics import counter
 from transforms.records import Record
 from transforms.rows import UNCALLED
@@ -90,7 +92,8 @@ def done_ids(prior: Prior | PriorRows, retry: Retry, reasons: Collection[str] = 
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior, PriorRows -> the digests of all done ids, as (first byte, sorted blob): see digests.PartitionedDigests.
+    """Prior, PriorRows -> the digests of all done ids, as (partition, unsorted blob), several of a partition: see
+    done_digests.Done.
 
     Failures for one of `reasons` are not done, whatever `retry` says."""
 
@@ -98,55 +101,68 @@ class DoneIds(beam.PTransform):
     reasons: tuple[str, ...] = ()
 
     def expand(self, pcoll: Any) -> Any:
-        return (
-            pcoll
-            | "SpreadPrior" >> beam.Reshuffle()
-            | "ReadIds" >> beam.FlatMap(_partitions, self.retry, self.reasons).with_output_types(tuple[int, bytes])
-            | "Gather" >> beam.GroupByKey()
-            | "Merge" >> beam.MapTuple(_merge).with_output_types(tuple[int, bytes])
-        )
+        read = beam.ParDo(_ReadIds(self.retry, self.reasons)).with_output_types(tuple[int, bytes])
+        return pcoll | "SpreadPrior" >> beam.Reshuffle() | "ReadIds" >> read
 
 
-def _partitions(prior: Prior | PriorRows, retry: Retry, reasons: tuple[str, ...]) -> Iterable[tuple[int, bytes]]:
-    return digests.pack_by_partition(digest(identifier) for identifier in done_ids(prior, retry, reasons))
+class _ReadIds(beam.DoFn):
+    def __init__(self, retry: Retry, reasons: tuple[str, ...]) -> None:
+        self._retry: Retry = retry
+        self._reasons = reasons
 
+    def start_bundle(self) -> None:
+        self._packer = DonePacker()
 
-def _merge(partition: int, blobs: Iterable[bytes]) -> tuple[int, bytes]:
-    return partition, digests.merge(blobs)
+    def process(self, prior: Prior | PriorRows) -> Iterator[tuple[int, bytes]]:
+        for identifier in done_ids(prior, self._retry, self._reasons):
+            if self._packer.add(digest(identifier)):
+                yield from self._packer.take()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(GlobalWindows.windowed_value, self._packer.take())
 
 
 @dataclass
 class DropDone(beam.PTransform):
     """Record -> Record that is not done. The others are counted: as recovered where this launch published them,
-    else as skipped. `done` and `recovered` are side inputs, all that DoneIds makes."""
+    else as skipped."""
 
-    done: Any
-    recovered: Any
+    done: Done
+    recovered: Done
 
     def expand(self, pcoll: Any) -> Any:
-        step = beam.ParDo(_DropDone(), self.done, self.recovered)
-        return pcoll | "DropDone" >> step.with_outputs(TALLY, main="records")
+        step = _DropDone(self.done.key, self.recovered.key)
+        sides = self.done.side_input, self.recovered.side_input
+        return pcoll | "DropDone" >> beam.ParDo(step, *sides).with_outputs(TALLY, main="records")
 
 
 class _DropDone(beam.DoFn):
-    def __init__(self) -> None:
+    def __init__(self, done: DoneKey, recovered: DoneKey) -> None:
+        self._keys = done, recovered
         self._skipped_count = counter("skipped")
 
+    def setup(self) -> None:
+        self._held = [key.held() for key in self._keys]
+
+    def teardown(self) -> None:
+        del self._held
+
     def start_bundle(self) -> None:
-        self._done: PartitionedDigests | None = None
+        self._sets: list[DoneDigests] | None = None
         self._skipped = self._just_recovered = 0
 
-    def process(self, record: Record, done: Iterable[Any], recovered: Iterable[Any]) -> Iterator[Record]:
-        if self._done is None:  # side inputs are the same for all of a bundle
-            self._done, self._recovered = PartitionedDigests(done), PartitionedDigests(recovered)
+    def process(self, record: Record, done: Any, recovered: Any) -> Iterator[Record]:
+        if self._sets is None:  # side inputs are the same for all of a bundle
+            self._sets = list(map(DoneDigests, self._keys, self._held, (done, recovered)))
         value = digest(record.id)
-        if value not in self._done:
+        if value not in self._sets[0]:
             yield record
-        elif value in self._recovered:
+        elif value in self._sets[1]:
             self._just_recovered += 1
         else:
             self._skipped += 1
 
     def finish_bundle(self) -> Iterator[Any]:
         self._skipped_count.inc(self._skipped)  # at once: ten million times one takes seconds
+        self._sets = None
         yield bundle_tally({"skipped": self._skipped, "recovered": self._just_recovered})

@@ -20,6 +20,7 @@ from transforms.call import CallModel
 from transforms.call_spec import CallSpec
 from transforms.csv_file import read_csv
 from transforms.digests import digest
+from transforms.done_digests import DonePacker
 from transforms.journal import HEADER_FILE, Entry, encode, read
 from transforms.llm import endpoint
 from transforms.llm.completion import Completion, Usage
@@ -82,6 +83,17 @@ class Make:
     def entry(row: dict[str, Any]) -> Entry:
         """The journal entry of a result or failure row."""
         return Entry(digest(row["id"]), "dead_letter" if "reason" in row else "ok", row)
+
+    @staticmethod
+    def done_blobs(*ids: str) -> list[tuple[int, bytes]]:
+        """Done ids as they travel, two blobs a partition where there are several in it."""
+        blobs: list[tuple[int, bytes]] = []
+        for some in (ids[::2], ids[1::2]):
+            packer = DonePacker()
+            for identifier in some:
+                packer.add(digest(identifier))
+            blobs += packer.take()
+        return blobs
 
     @staticmethod
     def journal(path: Path | str, rows: Iterable[dict[str, Any]], tail: bytes = b"") -> Path:

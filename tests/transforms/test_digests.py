@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.digests import (
-    SIZE,
-    DigestSet,
-    PartitionedDigests,
-    digest,
-    merge,
-    pack,
-    pack_by_partition,
-    prefix,
-    sort_order,
-)
+from transforms.digests import SIZE, DigestSet, digest, merge, pack, prefix, sort_order
 
 # Few different bytes, so that repeats, common beginnings and NUL bytes at the end are common.
 FEW = st.lists(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]), min_size=SIZE, max_size=SIZE).map(bytes)
@@ -47,16 +37,13 @@ def test_a_digest_set_is_a_set(values: list[bytes], others: list[bytes]) -> None
         assert (other in found) == (other in expected)
 
 
-@given(st.lists(DIGESTS, max_size=40), st.lists(DIGESTS, max_size=10), st.integers(1, 8))
-def test_partitioned_digests_are_a_set(values: list[bytes], others: list[bytes], most: int) -> None:
-    gathered: dict[int, list[bytes]] = {}
-    for number, blob in pack_by_partition(values, most):
-        assert {value[0] for value in cut(blob)} == {number}
-        gathered.setdefault(number, []).append(blob)
-    found = PartitionedDigests((number, merge(blobs)) for number, blobs in gathered.items())
-    assert len(found) == len(set(values))
-    assert all(value in found for value in values)
-    assert [other in found for other in others] == [other in set(values) for other in others]
+@given(st.lists(DIGESTS, max_size=40), st.lists(DIGESTS, max_size=10), st.integers(1, SIZE))
+def test_parts_of_digests_are_a_set_too(values: list[bytes], others: list[bytes], size: int) -> None:
+    parts = {value[:size] for value in values}
+    found = DigestSet(merge([b"".join(value[:size] for value in values)], size), size)
+    assert len(found) == len(parts)
+    assert all(part in found for part in parts)
+    assert [other[:size] in found for other in others] == [other[:size] in parts for other in others]
 
 
 @given(st.lists(DIGESTS, max_size=30), st.integers(1, 8))
@@ -78,8 +65,7 @@ def test_empty_sets_hold_nothing() -> None:
     for value in (b"\0" * SIZE, b"\xff" * SIZE):
         assert value not in DigestSet()
         assert value not in DigestSet(merge([]))
-        assert value not in PartitionedDigests()
-    assert len(DigestSet()) == len(PartitionedDigests()) == 0
+    assert len(DigestSet()) == 0
 
 
 def test_a_digest_is_blake2b_of_utf8() -> None:

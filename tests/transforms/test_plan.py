@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms import digests, plan, repeats
-from transforms.digests import SIZE, PartitionedDigests, digest
+from transforms import plan, repeats
+from transforms.digests import SIZE, digest
+from transforms.done_digests import Done
 from transforms.formats.spans import InputFile, Reading, Span
 from transforms.inputs import find_inputs
-from transforms.plan import MakePlan, Plan, SpanPlan, combine, plan_span
+from transforms.plan import MakePlan, Plan, Planner, SpanPlan, combine
+from transforms.prefixes import Piece, PrefixPacker, find_repeats
 from transforms.read import DEAD_LETTER, Read, Spans, split
 from transforms.records import canonical_json
 from transforms.repeats import DropRepeats, FindRepeats, Repeats, repeats_of_span, repeats_table
@@ -27,11 +30,6 @@ READING = Reading()
 RULES = Rules(Task(prompt="{id}{text}"), Input(path="x", max_chars=60), Model(), columns={})
 
 
-def done(*ids: str) -> PartitionedDigests:
-    blobs = digests.pack_by_partition(sorted(digest(identifier) for identifier in ids))
-    return PartitionedDigests(blobs)
-
-
 def spans(paths: Iterable[Path], length: int = 1 << 20) -> list[Span]:
     found: list[Span] = []
     for number, path in enumerate(paths):
@@ -40,12 +38,22 @@ def spans(paths: Iterable[Path], length: int = 1 << 20) -> list[Span]:
 
 
 def make_plan(parts: list[Span], *done_ids: str) -> Plan:
-    pieces = [
-        piece
-        for span in parts
-        for piece in plan_span(span, READING, done(*done_ids), Screen(RULES), 2)  # rows in a piece, of few
-    ]
-    return combine(pieces[::-1])  # they come in any order
+    planner = Planner(READING, Screen(RULES), PrefixPacker(2))  # rows in a piece, of few
+    done = {digest(identifier) for identifier in done_ids}
+    plans: list[SpanPlan] = []
+    pieces: list[tuple[int, Piece]] = []
+    for span in parts:
+        *full, found = planner.read(span, done)
+        pieces += full
+        plans.append(found)
+    return gather(plans, [*pieces, *planner.rest()])
+
+
+def gather(plans: list[SpanPlan], pieces: list[tuple[int, Piece]]) -> Plan:
+    by_partition: dict[int, list[Piece]] = {}
+    for number, piece in pieces[::-1]:  # they come in any order
+        by_partition.setdefault(number, []).append(piece)
+    return combine(plans[::-1], [found for each in by_partition.values() for found in find_repeats(each)])
 
 
 def table(found: Plan) -> Repeats:
@@ -59,7 +67,7 @@ class TestCounts:
         assert (found.rows, found.todo, found.repeats) == (4, 2, {})
 
     def test_nothing(self) -> None:
-        assert combine([]) == Plan(0, 0, {}, {})
+        assert combine([], []) == Plan(0, 0, {}, {})
 
     def test_repeats_are_to_do_once(self, tmp_path: Path, make: Any) -> None:
         first = make.jsonl(tmp_path / "a", [{"id": "x"}, {"id": "x"}, {"id": "y"}, {"id": "d"}])
@@ -82,26 +90,44 @@ class TestCounts:
         assert (found.rows, found.todo) == (5, 2)
         assert sum(found.todo_by_span.values()) == 2
 
-    @given(st.lists(st.integers(0, 9), max_size=30), st.sets(st.integers(0, 9)), st.integers(1, 5))
-    def test_any_ids(self, ids: list[int], finished: set[int], parts: int) -> None:
-        ready = done(*map(str, finished))
-        span_plans = []
-        for number in range(parts):
-            mine = ids[number::parts]
-            for at in range(0, len(mine), 3):
-                values = [digest(str(n)) for n in mine[at : at + 3]]
-                prefixes = b"".join(
-                    (plan.id_number(value) << 1 | (value not in ready)).to_bytes(8, "little") for value in values
-                )
-                todo = sum(value not in ready for value in values)
-                span_plans.append(SpanPlan(Span("f", number, 0, None), at, len(values), todo, prefixes))
-        found = combine(span_plans)
-        assert found.rows == len(ids)
-        assert found.todo == len(set(ids) - finished) == sum(found.todo_by_span.values())
-        repeated = {n for n in ids if ids.count(n) > 1}
-        assert {span.number for span in found.repeats} == {
-            number for number in range(parts) if repeated & set(ids[number::parts])
-        }
+    @settings(deadline=None)
+    @given(
+        st.lists(st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=8), max_size=6),
+        st.integers(1, 9),
+        st.randoms(use_true_random=False),
+    )
+    def test_any_rows(self, rows_of_spans: list[list[tuple[int, bool]]], most: int, random: Any) -> None:
+        """Spans hold rows of ids, each to do or not, and are read in any order: the first row of each id counts."""
+        parts = [Span("f", number // 2, number % 2 * 100, None) for number in range(len(rows_of_spans))]
+        plans: list[SpanPlan] = []
+        pieces: list[tuple[int, Piece]] = []
+        packer = PrefixPacker(most)
+        for number in random.sample(range(len(parts)), len(parts)):
+            packer.turn_to(parts[number])
+            for identifier, is_todo in rows_of_spans[number]:
+                if packer.add(plan.id_number(digest(str(identifier))) << 1 | is_todo):
+                    pieces += packer.take()
+            rows = rows_of_spans[number]
+            plans.append(SpanPlan(parts[number], len(rows), sum(is_todo for _id, is_todo in rows)))
+        found = gather(plans, [*pieces, *packer.take()])
+
+        everything = [identifier for rows in rows_of_spans for identifier, _is_todo in rows]
+        met: set[int] = set()
+        todo: dict[str, int] = {}
+        repeating: dict[Span, list[int]] = {}
+        for span, rows in zip(parts, rows_of_spans, strict=True):
+            for identifier, is_todo in rows:
+                if is_todo and identifier not in met:
+                    todo[span.key] = todo.get(span.key, 0) + 1
+                met.add(identifier)
+            again = {identifier for identifier, _is_todo in rows if everything.count(identifier) > 1}
+            if again:
+                repeating[span] = sorted(plan.id_number(digest(str(identifier))) for identifier in again)
+        assert (found.rows, found.todo) == (len(everything), sum(todo.values()))
+        assert list(found.todo_by_span.items()) == list(todo.items())
+        numbers = {span: np.frombuffer(blob, np.uint64).tolist() for span, blob in found.repeats.items()}
+        assert {span: sorted(each) for span, each in numbers.items()} == repeating
+        assert list(numbers) == list(repeating)
 
 
 class TestRepeats:
@@ -165,12 +191,12 @@ class TestPipeline:
         rows = [{"id": str(n)} for n in range(50)]
         make.jsonl(tmp_path / "in" / "a", [*rows, {"id": "7", "other": 1}])
         make.jsonl(tmp_path / "in" / "b", [{"id": "8"}, {"id": "new"}, {"id": 1.5}])
-        finished = list(digests.pack_by_partition([digest("3"), digest("8")]))
+        finished = make.done_blobs("3", "8")
         make.jsonl(tmp_path / "journal" / "run.json", [{}])
         with pipeline() as p:
             prior = p | "Done" >> beam.Create(finished)
             read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64, READING)
-            found = read | MakePlan(READING, RULES, beam.pvalue.AsIter(prior), str(tmp_path / "journal"))
+            found = read | MakePlan(READING, RULES, Done.of(prior), str(tmp_path / "journal"))
             numbers = found | beam.Map(lambda made: (made.rows, made.todo, sum(made.todo_by_span.values())))
             assert_that(numbers, equal_to([(54, 49, 49)]))
 
@@ -192,7 +218,7 @@ class TestPipeline:
         with pipeline() as p:
             read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64, READING)
             none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            found = read | MakePlan(READING, RULES, beam.pvalue.AsIter(none), str(tmp_path / "journal"))
+            found = read | MakePlan(READING, RULES, Done.of(none), str(tmp_path / "journal"))
             assert_that(found | beam.Map(lambda made: made.todo), equal_to([1]))
         assert not (tmp_path / "journal").exists()
 
@@ -202,7 +228,7 @@ class TestPipeline:
         with pipeline() as p:
             read_spans = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(8, READING)
             none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            made = read_spans | MakePlan(READING, RULES, beam.pvalue.AsIter(none), str(tmp_path))
+            made = read_spans | MakePlan(READING, RULES, Done.of(none), str(tmp_path))
             read = read_spans | "Records" >> Read(READING, make.stamp)
             unique = read.records | DropRepeats(beam.pvalue.AsSingleton(made | FindRepeats(READING)), make.stamp)
             kept = unique.records | beam.Map(lambda record: (record.id, record.fields.get("n"), record.position))

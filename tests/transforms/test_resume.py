@@ -6,11 +6,10 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.pvalue import AsIter
 from apache_beam.testing.util import assert_that, equal_to
 
-from transforms import digests
-from transforms.digests import PartitionedDigests, digest
+from transforms.digests import digest
+from transforms.done_digests import Done, DoneDigests, DoneKey
 from transforms.resume import DoneIds, DropDone, Prior, Retry, done_failure, done_ids, read_jsonl, result_ids
 from transforms.rows import UNCALLED
 from transforms.tally import TALLY, total
@@ -101,12 +100,15 @@ def test_failures_of_some_runs_only(prior: list[Prior]) -> None:
     assert list(done_ids(prior[2]._replace(runs=frozenset({"run-2", "run-3"})), "retryable")) == ["never-2"]
 
 
+def lookup(blobs: list[tuple[int, bytes]]) -> DoneDigests:
+    key = DoneKey(by_partition=False)
+    return DoneDigests(key, key.held(), blobs)
+
+
 def test_the_digests_without_those_of_a_reason(prior: list[Prior], pipeline: Callable[[], Any]) -> None:
-    def check(partitions: list[tuple[int, bytes]]) -> None:
-        found = PartitionedDigests(partitions)
-        assert len(found) == 4
-        assert digest("later") in found
-        assert digest("never") not in found
+    def check(blobs: list[tuple[int, bytes]]) -> None:
+        found = lookup(blobs)
+        assert [name for name in sorted(DONE_BY_MODE["none"]) if digest(name) in found] == ["a", "b", "c", "later"]
 
     with pipeline() as p:
         assert_that(p | beam.Create(prior) | DoneIds("none", ("refusal",)), check)
@@ -114,11 +116,9 @@ def test_the_digests_without_those_of_a_reason(prior: list[Prior], pipeline: Cal
 
 @pytest.mark.parametrize("retry", ["retryable", "all", "none"])
 def test_the_digests_of_all_done_ids(prior: list[Prior], retry: Retry, pipeline: Callable[[], Any]) -> None:
-    def check(partitions: list[tuple[int, bytes]]) -> None:
-        found = PartitionedDigests(partitions)
-        assert len(partitions) == len({number for number, _blob in partitions})
-        assert len(found) == len(DONE_BY_MODE[retry])
-        assert all(digest(identifier) in found for identifier in DONE_BY_MODE[retry])
+    def check(blobs: list[tuple[int, bytes]]) -> None:
+        found = lookup(blobs)
+        assert {name for name in DONE_BY_MODE["none"] if digest(name) in found} == DONE_BY_MODE[retry]
 
     with pipeline() as p:
         assert_that(p | beam.Create(prior) | DoneIds(retry), check)
@@ -131,11 +131,10 @@ def test_nothing_prior(pipeline: Callable[[], Any]) -> None:
 
 def test_done_records_are_counted_as_recovered_or_skipped(pipeline: Callable[[], Any], make: Any) -> None:
     records = [make.record(identifier) for identifier in [*ODD_IDS, "old", "just recovered", "older"]]
-    old = list(digests.pack_by_partition([digest("old"), digest("older"), digest("just recovered"), digest("k")]))
-    new = list(digests.pack_by_partition([digest("just recovered")]))
     with pipeline() as p:
-        done, recovered = p | "Done" >> beam.Create(old), p | "Recovered" >> beam.Create(new)
-        found = p | beam.Create(records) | DropDone(AsIter(done), AsIter(recovered))
+        old = p | "Old" >> beam.Create(make.done_blobs("old", "older", "just recovered", "k"))
+        new = p | "New" >> beam.Create(make.done_blobs("just recovered"))
+        found = p | beam.Create(records) | DropDone(Done.of(old), Done.of(new))
         left = found.records | beam.Map(lambda record: record.id)
         assert_that(left, equal_to([identifier for identifier in ODD_IDS if identifier != "k"]))
         tally = found[TALLY] | beam.CombineGlobally(total)
