@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from transforms import budget, failure_share
+from transforms import budget, claims, failure_share
 from transforms.budget import Budget, Share, Spent
 from transforms.call_spec import CallSpec
 from transforms.entries import Entries
@@ -22,7 +22,7 @@ from transforms.llm.group_caller import GroupCaller, GroupOutcome
 from transforms.llm.prompts import Prompts
 from transforms.records import Record
 from transforms.reserve import Reserve
-from transforms.shared_answers import SharedAnswers
+from transforms.shared_answers import Original, SharedAnswers
 from transforms.span_journal import SpanJournal, rolled
 from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
 
@@ -36,6 +36,7 @@ class Asker:
         self.stop = StopSign(spec.journal)
         self._spec = spec
         self.entries = Entries(spec)
+        self.claims = claims.of_run(spec.journal)
         self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
         self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
         try:
@@ -97,8 +98,7 @@ class Asker:
     def _hand_back(self, job: Job, outcome: Entry | BaseException | None) -> list[Job]:
         """Gives a job back to its bundle, and to those that wait for its answer what is theirs. Returns who of them is
         to ask now, if any."""
-        job.outcome = outcome
-        job.window.replies.put(job)
+        self.give(job, outcome)
         if self.shared is None or job.key is None:
             return []
         entry = outcome if isinstance(outcome, Entry) else None
@@ -106,17 +106,30 @@ class Asker:
         stopped = isinstance(outcome, BaseException) or self.stop.is_set()
         settled = self.shared.settle(job.key, entry, stopped=stopped)
         for other in settled.gone:
-            other.outcome = None
-            other.window.replies.put(other)
+            self.give(other, None)
         for other in settled.waiting:
             assert settled.original is not None
-            try:
-                other.outcome = self.entries.shared(other.record, other.digest, settled.original)
-                self.keep(other.file, other.outcome, copied=True)
-            except BaseException as error:
-                other.outcome = error
-            other.window.replies.put(other)
+            self.give_copy(other, settled.original)
         return [] if settled.next is None else [settled.next]
+
+    def give(self, job: Job, outcome: Entry | BaseException | None) -> None:
+        """Gives a job back to its bundle, and its entry also to those that wait for the same record. Where it has none
+        they are to ask themselves, each in its own bundle: job.replays, and no outcome."""
+        job.outcome = outcome
+        job.window.replies.put(job)
+        for other in self.claims.settle(job.claim):
+            other.outcome = outcome if isinstance(outcome, Entry) else None
+            other.window.replies.put(other)
+
+    def give_copy(self, job: Job, original: Original) -> None:
+        """Gives a job back with the answer to the same request about another record, once that is in the journal."""
+        outcome: Entry | BaseException
+        try:
+            outcome = self.entries.shared(job.record, job.digest, original)
+            self.keep(job.file, outcome, copied=True)
+        except BaseException as error:
+            outcome = error
+        self.give(job, outcome)
 
     def _asked(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, Entry | None]]]:
         """What becomes of the jobs, as soon as it is known: of those that a call decides all at once. One that a call

@@ -5,12 +5,13 @@ its slowest member, and `finish_bundle` waits for the last. Several records may 
 and records whose requests are the same an answer (shared_answers.py). A row's failure becomes a row;
 what stops the account leaves rows undone; only a fault of our own machine (a full disk) raises.
 
-An engine may repeat a bundle. What this run's journal already holds is then given again, not called again.
+An engine may repeat a bundle, or run it twice at once. What this run's journal already holds is then given again, not
+called again: a record is claimed in this process (claims.py), then the journal is looked at, then there is a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any
@@ -24,9 +25,9 @@ from transforms.ask import Asker
 from transforms.call_spec import CallSpec
 from transforms.digests import digest
 from transforms.job import Job, Window
-from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, SpanIndex
+from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry
 from transforms.records import Record
-from transforms.shared_answers import Original
+from transforms.span_index import SpanIndex
 from transforms.span_journal import SpanJournal
 from transforms.stop import POLL_SECONDS
 from transforms.tally import TALLY, add, bundle_tally
@@ -126,7 +127,7 @@ class CallModel(beam.DoFn):
         self._file = self._pool.asker.journal(span)
         if self._pool.asker.save(span):  # of a bundle that broke, which this one repeats
             self._index.refresh()
-        self._index.load(span)
+        self._index.load(span, self._file.path)
 
     def _add(self, record: Record, value: bytes) -> None:
         """Takes a record into the next call, or has it wait for the answer to another whose request is the same."""
@@ -139,40 +140,67 @@ class CallModel(beam.DoFn):
         if same is not None:
             same.append(job)
             self._waits(job)
-        elif shared is None or job.key is None or not self._has_answer(job.key, [job], shared.join):
+        elif shared is not None and job.key is not None and shared.knows(job.key):
+            self._send({job.key: [job]})
+        else:
             self._group[job.key or job] = [job]
             if len(self._group) >= self._records_per_call:
                 self._submit()
 
     def _submit(self) -> None:
-        """Sends the next call on its way. What another bundle asks just now is not asked again."""
+        """Sends the next call on its way."""
         group, self._group = self._group, {}
-        shared = self._pool.asker.shared
+        self._send(group)
+
+    def _send(self, group: Mapping[bytes | Job, list[Job]]) -> None:
+        """Asks about the records of a call, by request, but for those that another asks about or has asked."""
         asking: list[Job] = []
         try:
             for key, jobs in group.items():
-                if shared is None or isinstance(key, Job) or not self._has_answer(key, jobs, shared.claim):
-                    asking.append(jobs[0])
+                claimed = [job for job in jobs if self._claim(job)]
+                if claimed and (isinstance(key, Job) or not self._has_answer(key, claimed)):
+                    asking.append(claimed[0])
         finally:
             if asking:  # also where this bundle breaks: others may wait for them
                 self._pool.submit(asking)
 
-    def _has_answer(self, key: bytes, jobs: list[Job], join: Callable[..., Original | bool]) -> bool:
+    def _claim(self, job: Job) -> bool:
+        """Whether this is the one to ask about a record: nobody does so in this process, and the journal, looked at
+        only then, has no outcome yet."""
+        asker = self._pool.asker
+        job.replays = True  # before anybody can give it an outcome
+        if not asker.claims.claim(job.claim, [job]):
+            self._waits(job)
+            return False
+        try:
+            self._index.load(job.file.span, job.file.path)
+            known = self._index.find(job.file.span, job.digest)
+        except OSError as error:
+            asker.give(job, error)
+            return False
+        if known is not None:
+            asker.give(job, known)
+            return False
+        job.replays = False
+        return True
+
+    def _has_answer(self, key: bytes, jobs: list[Job]) -> bool:
         """Whether the jobs, whose request is the same, have an answer without asking, now or when one comes."""
-        found = join(key, jobs)
+        shared = self._pool.asker.shared
+        assert shared is not None
+        found = shared.claim(key, jobs)
         if isinstance(found, bool):
-            if found and not jobs[0].waits:  # those behind it do so since they came
-                self._waits(jobs[0])
+            if found:
+                self._waits(jobs[0])  # those behind it do so since they came
             return found
         for job in jobs:
-            job.outcome = self._pool.asker.entries.shared(job.record, job.digest, found)
-            self._pool.asker.keep(job.file, job.outcome, copied=True)
-            self._window.replies.put(job)
+            self._pool.asker.give_copy(job, found)
         return True
 
     def _waits(self, job: Job) -> None:
-        job.waits = True
-        self._window.waiting += 1
+        if not job.waits:
+            job.waits = True
+            self._window.waiting += 1
 
     def _wait(self) -> Job:
         while True:
@@ -182,8 +210,12 @@ class CallModel(beam.DoFn):
                 self._pool.asker.stop.is_set()
 
     def _take(self, job: Job) -> Iterator[Any]:
-        self._window.out -= 1
         self._window.waiting -= job.waits
+        job.waits = False
+        if job.replays and job.outcome is None and not self._pool.asker.stop.is_set():
+            self._send({job.key or job: [job]})  # whoever was asking about it has given up
+            return
+        self._window.out -= 1
         job.file.pending -= 1
         if job.file.pending == 0 and job.file is not self._file:
             job.file.close()
@@ -192,7 +224,7 @@ class CallModel(beam.DoFn):
         if job.outcome is None:
             self._unprocessed += 1
         else:
-            self._counts[job.outcome.outcome].inc()
+            (self._replayed_count if job.replays else self._counts[job.outcome.outcome]).inc()
             yield self._emit(job.outcome)
 
     def _emit(self, entry: Entry) -> Any:

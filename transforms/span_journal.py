@@ -25,6 +25,11 @@ class SpanJournal:
         self._shared = shared
         self._file = None if shared is not None else JournalFile(folder, span, reserve)
 
+    @property
+    def path(self) -> str | None:
+        """The file that it writes, None where there is none, or none yet."""
+        return None if self._file is None else self._file.path
+
     def append(self, entry: Entry) -> None:
         """Keeps an outcome: at once in a file, within seconds on a store. Safe for threads. Raises OSError."""
         if self._shared is not None:

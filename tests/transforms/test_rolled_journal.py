@@ -14,12 +14,13 @@ from transforms import budget, files, journal, rolled_journal
 from transforms.call import Call
 from transforms.call_spec import CallSpec
 from transforms.digests import digest
-from transforms.journal import HEADER_FILE, OK, SpanIndex
+from transforms.journal import HEADER_FILE, OK
 from transforms.layout import Layout
 from transforms.recover import interrupted_runs, recover, write_header
 from transforms.rolled_journal import MOST_SPANS, RolledJournal, RollRule
 from transforms.s3 import S3Store
 from transforms.shards import ShardFormat
+from transforms.span_index import SpanIndex
 from transforms.watch import JournalWatch
 
 NEVER = 3600.0
