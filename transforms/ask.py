@@ -23,6 +23,7 @@ from transforms.llm.prompts import Prompts
 from transforms.records import Record
 from transforms.reserve import Reserve
 from transforms.shared_answers import Original, SharedAnswers
+from transforms.span_index import SpanIndex
 from transforms.span_journal import SpanJournal, rolled
 from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
 
@@ -63,14 +64,14 @@ class Asker:
         while todo:
             todo += [[job] for job in self._work(todo.pop())]
 
-    def journal(self, span: str) -> SpanJournal:
-        """Opens the journal of a span for a bundle."""
-        return SpanJournal(self._spec.journal, span, self._journal, self._reserve)
+    def journal(self, span: str, index: SpanIndex) -> SpanJournal:
+        """Opens the journal of a span for a bundle, whose index that is. Raises OSError."""
+        return SpanJournal(self._spec.journal, span, self._journal, index, self._reserve)
 
-    def save(self, span: str | None = None) -> bool:
-        """Waits until all outcomes so far, or those of one span, are saved, where that was put off: see
-        rolled_journal.py. Returns whether there were any. Raises OSError."""
-        return self._journal is not None and self._journal.save(span)
+    def save(self) -> None:
+        """Waits until all outcomes so far are saved, where that was put off: see rolled_journal.py. Raises OSError."""
+        if self._journal is not None:
+            self._journal.save()
 
     def _work(self, jobs: Sequence[Job]) -> list[Job]:
         """As `work`, but for those that waited for one of the jobs, and are now to ask themselves."""
@@ -78,11 +79,18 @@ class Asker:
         others: list[Job] = []
         outcome: BaseException | None = None
         try:
-            for ended in self._asked(jobs):
+            for job in jobs:
+                known = job.file.find(job.digest)  # another process may have asked while this waited for its turn
+                if known is not None:
+                    job.replays = True
+                    del left[job]
+                    others += self._hand_back(job, known)
+            todo = list(left)
+            for ended in self._asked(todo):
                 # All outcomes of a call are on disk before anybody sees one of them.
                 for job, entry in ended:
                     if entry is not None:
-                        self.keep(job.file, entry, grouped=len(jobs) > 1)
+                        self.keep(job.file, entry, grouped=len(todo) > 1)
                 for job, entry in ended:
                     del left[job]
                     others += self._hand_back(job, entry)
@@ -135,7 +143,7 @@ class Asker:
         """What becomes of the jobs, as soon as it is known: of those that a call decides all at once. One that a call
         together with others gave no answer is asked alone; where such a call gave none an answer, the halves are
         asked."""
-        parts = [list(jobs)]
+        parts = [list(jobs)] if jobs else []
         while parts:
             part = parts.pop()
             if not self._goes_on(part):

@@ -79,17 +79,16 @@ class CallModel(beam.DoFn):
         self._index.refresh()
 
     def process(self, record: Record) -> Iterator[Any]:
-        if self._file is None or self._file.span != record.span:
-            self._turn_to(record.span)
+        file = self._journal(record.span)
         value = digest(record.id)
-        known = self._index.find(record.span, value)
+        known = file.known(value)
         if known is not None:
             self._replayed_count.inc()
             yield self._emit(known)
         elif self._over or self._pool.asker.stop.is_set():
             self._unprocessed += 1
         else:
-            self._add(record, value)
+            self._add(Job(record, value, file, self._window))
         # Twice the threads: whichever thread gets free finds records waiting, without a turn of this loop first.
         while self._window.out - self._window.waiting >= 2 * self._pool.count * self._records_per_call:
             yield from self._take(self._wait())
@@ -121,21 +120,19 @@ class CallModel(beam.DoFn):
     def _start(self) -> CallPool:
         return CallPool(Asker(self._spec), self._spec.max_in_flight)
 
-    def _turn_to(self, span: str) -> None:
-        if self._file is not None and self._file.pending == 0:
-            self._file.close()
-        self._file = self._pool.asker.journal(span)
-        if self._pool.asker.save(span):  # of a bundle that broke, which this one repeats
-            self._index.refresh()
-        self._index.load(span, self._file.path)
+    def _journal(self, span: str) -> SpanJournal:
+        if self._file is None or self._file.span != span:
+            if self._file is not None and self._file.pending == 0:
+                self._file.close()
+            self._file = self._pool.asker.journal(span, self._index)
+        return self._file
 
-    def _add(self, record: Record, value: bytes) -> None:
+    def _add(self, job: Job) -> None:
         """Takes a record into the next call, or has it wait for the answer to another whose request is the same."""
-        assert self._file is not None
         shared = self._pool.asker.shared
-        job = Job(record, value, self._file, self._window, None if shared is None else shared.key(record.fields))
+        job.key = None if shared is None else shared.key(job.record.fields)
         self._window.out += 1
-        self._file.pending += 1
+        job.file.pending += 1
         same = self._group.get(job.key or job)
         if same is not None:
             same.append(job)
@@ -173,8 +170,7 @@ class CallModel(beam.DoFn):
             self._waits(job)
             return False
         try:
-            self._index.load(job.file.span, job.file.path)
-            known = self._index.find(job.file.span, job.digest)
+            known = job.file.find(job.digest)
         except OSError as error:
             asker.give(job, error)
             return False

@@ -31,14 +31,12 @@ class Job:
 
     __slots__ = ("digest", "earlier", "file", "key", "outcome", "record", "replays", "waits", "window")
 
-    def __init__(
-        self, record: Record, value: bytes, file: SpanJournal, window: Window, key: bytes | None = None
-    ) -> None:
+    def __init__(self, record: Record, value: bytes, file: SpanJournal, window: Window) -> None:
         self.record = record
         self.digest = value
         self.file = file
         self.window = window
-        self.key = key
+        self.key: bytes | None = None
         self.waits = False
         self.replays = False
         self.earlier: list[CallError] = []

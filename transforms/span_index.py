@@ -6,6 +6,7 @@ Files are read once, and then only for what was added to them.
 from __future__ import annotations
 
 import os
+import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -16,18 +17,20 @@ import numpy.typing as npt
 from transforms import files
 from transforms.digests import SIZE, sort_order
 from transforms.files import FileInfo
-from transforms.journal import WHOLE, Entry, decode, journal_files, numbered_path, spans_of, whole_lines
+from transforms.journal import WHOLE, Entry, decode, journal_files, numbered_path, spans_of
 
 OFFSET_BITS = 44  # of a place in a journal: files up to 16 TiB
 
 _HELD_OBJECTS = 4  # of a store, whose lines are read one by one: each holds as much as was rolled at once
+_BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 4096  # read at once of a line: most are shorter
 
 
 class SpanIndex:
-    """Not safe for threads: each instance of a step has its own."""
+    """Safe for threads. Each instance of a step has its own."""
 
     def __init__(self, folder: str) -> None:
+        self._lock = threading.Lock()
         self._files = _NumberedFiles(folder) if files.is_local(folder) else _Objects(folder)
         self._numbers: dict[str, int] = {}  # of files that were read, by path
         self._paths: list[str] = []  # the other way round
@@ -42,36 +45,32 @@ class SpanIndex:
     def load(self, span: str, own: str | None = None) -> None:
         """Reads what is new about one span, save in the file `own`, which the caller writes itself. Where nothing is
         new it takes about a microsecond a file. Raises OSError."""
-        for info in self._files.of(span, own):
-            number = self._numbers.get(info.path)
-            if info.size > (0 if number is None else self._read[number]):
-                self._add(info.path)
+        with self._lock:
+            for info in self._files.of(span, own):
+                number = self._numbers.get(info.path)
+                if info.size > (0 if number is None else self._read[number]):
+                    self._add(info.path)
 
     def find(self, span: str, digest: bytes) -> Entry | None:
         """The outcome of a record of a span, as of its last load, or None. Raises OSError."""
-        for segment in self._segments.get(span, ()):
-            # Several places: where a line turns out damaged, another file's may be whole.
-            for place in segment.places_of(digest):
-                entry = decode(self._line(self._paths[place >> OFFSET_BITS], place & ((1 << OFFSET_BITS) - 1)))
-                if entry is not None:
-                    return entry
-        return None
+        with self._lock:
+            for segment in self._segments.get(span, ()):
+                # Several places: where a line turns out damaged, another file's may be whole.
+                for place in segment.places_of(digest):
+                    entry = decode(self._line(self._paths[place >> OFFSET_BITS], place & ((1 << OFFSET_BITS) - 1)))
+                    if entry is not None:
+                        return entry
+            return None
 
     def _add(self, path: str) -> None:
         number = self._numbers.setdefault(path, len(self._paths))
         if number == len(self._paths):
             self._paths.append(path)
             self._read.append(0)
-        digests, offsets = bytearray(), array("Q")
-        for offset, line in whole_lines(path, self._read[number]):
-            self._read[number] = offset + len(line)
-            match = WHOLE.match(line)
-            if match and line.endswith(b"}\n"):
-                digests += bytes.fromhex(match[1].decode())
-                offsets.append(offset)
+        digests, offsets, self._read[number] = scan(path, self._read[number])
         if offsets:
             places = np.frombuffer(offsets, np.uint64) | np.uint64(number << OFFSET_BITS)
-            segment = _segment(bytes(digests), places)
+            segment = _segment(digests, places)
             for span in spans_of(path):
                 _merge(self._segments.setdefault(span, []), segment)
 
@@ -86,6 +85,36 @@ class SpanIndex:
                 del self._held[next(iter(self._held))]
         self._held[path] = held  # the last one used is the last to go
         return held[offset : held.index(b"\n", offset) + 1]
+
+
+class Found(NamedTuple):
+    """Outcomes in a journal file: their digests, joined, and offsets; and where the first line after them begins."""
+
+    digests: bytes
+    offsets: array[int]
+    end: int
+
+
+def scan(path: str, start: int) -> Found:
+    """The outcomes in a journal file from byte `start` on, by lines that are complete; damage inside a line is told
+    only by whoever reads the row. Raises OSError."""
+    digests, offsets, rest = bytearray(), array("Q"), b""
+    with files.open_read(path) as stream:
+        stream.seek(start)
+        while block := stream.read(_BLOCK_BYTES):  # by lines of a stream it would take half as long again
+            block = rest + block
+            hexadecimal: list[bytes] = []
+            at = 0
+            while (end := block.find(b"\n", at)) >= 0:
+                match = WHOLE.match(block, at, end)
+                if match and block.endswith(b"}", at, end):
+                    hexadecimal.append(match[1])
+                    offsets.append(start + at)
+                at = end + 1
+            digests += bytes.fromhex(b"".join(hexadecimal).decode())
+            rest = block[at:]
+            start += at
+    return Found(bytes(digests), offsets, start)
 
 
 class _Segment(NamedTuple):

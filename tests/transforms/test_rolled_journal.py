@@ -338,7 +338,7 @@ def test_a_local_journal_is_not_rolled(tmp_path: Path, make: Any) -> None:
     from transforms.span_journal import SpanJournal, rolled
 
     assert rolled(str(tmp_path), RollRule()) is None
-    file = SpanJournal(str(tmp_path), SPAN, None)
+    file = SpanJournal(str(tmp_path), SPAN, None, SpanIndex(str(tmp_path)))
     file.append(make.entry(make.result("a")))
     assert len(journal.journal_files(str(tmp_path))) == 1  # at once
     file.close()

@@ -9,8 +9,8 @@ import pytest
 
 from transforms import span_index
 from transforms.digests import digest
-from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, encode, whole_lines
-from transforms.span_index import SpanIndex
+from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, encode
+from transforms.span_index import SpanIndex, scan
 
 SPAN = "000000-00000000000"
 
@@ -41,6 +41,22 @@ def test_many_rows_in_many_files(tmp_path: Path, make: Any) -> None:
     assert [index.find(SPAN, digest(row["id"])) for row in rows] == [make.entry(row) for row in rows]
 
 
+@pytest.mark.parametrize("block", [1, 7, 100, 1000])
+def test_lines_across_blocks(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(span_index, "_BLOCK_BYTES", block)
+    lines = [encode(make.entry(make.result(id))) for id in "abc"]
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(lines[0] + b"\n\0\n" + lines[1] + lines[2][:-1])
+    found = scan(str(path), 0)
+    end = len(lines[0] + lines[1]) + 3
+    assert (found.digests, found.end) == (digest("a") + digest("b"), end)
+    assert list(found.offsets) == [0, len(lines[0]) + 3]
+    with path.open("ab") as stream:
+        stream.write(b"\n")
+    more = scan(str(path), end)
+    assert (more.digests, list(more.offsets), more.end) == (digest("c"), [end], path.stat().st_size)
+
+
 def test_a_long_line(tmp_path: Path, make: Any) -> None:
     rows = [make.result(id, output_text=id * 20_000) for id in "abc"]
     make.journal(tmp_path / f"{SPAN}-000001.jsonl", rows)
@@ -52,8 +68,8 @@ def test_each_load_sees_what_is_new_and_reads_nothing_twice(
     tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[int] = []
-    original = whole_lines
-    monkeypatch.setattr(span_index, "whole_lines", lambda path, start: (starts.append(start), original(path, start))[1])
+    original = scan
+    monkeypatch.setattr(span_index, "scan", lambda path, start: (starts.append(start), original(path, start))[1])
     index = SpanIndex(str(tmp_path))
     assert entry(index, "a") is None
     path = make.journal(tmp_path / f"{SPAN}-000001.jsonl", [make.result("a")])
