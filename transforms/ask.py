@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from transforms import budget, claims, failure_share
+from transforms import budget, failure_share
 from transforms.budget import Budget, Share, Spent
 from transforms.call_spec import CallSpec
 from transforms.entries import Entries
+from transforms.handover import Handover
 from transforms.heartbeat import Heartbeat
 from transforms.job import Job
 from transforms.journal import Entry
@@ -22,7 +23,7 @@ from transforms.llm.group_caller import GroupCaller, GroupOutcome
 from transforms.llm.prompts import Prompts
 from transforms.records import Record
 from transforms.reserve import Reserve
-from transforms.shared_answers import Original, SharedAnswers
+from transforms.shared_answers import SharedAnswers
 from transforms.span_index import SpanIndex
 from transforms.span_journal import SpanJournal, rolled
 from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
@@ -37,7 +38,6 @@ class Asker:
         self.stop = StopSign(spec.journal)
         self._spec = spec
         self.entries = Entries(spec)
-        self.claims = claims.of_run(spec.journal)
         self._failures = failure_share.of_run(spec.journal, spec.limits.max_failure_share)
         self._reserve = Reserve(spec.journal, spec.max_in_flight, self._disk_is_full)
         try:
@@ -49,7 +49,8 @@ class Asker:
             several = spec.task.records_per_call > 1
             self._group = GroupCaller(spec.task, spec.input, self._caller) if several else None
             prompts = Prompts(spec.task, spec.input, spec.model)
-            self.shared = SharedAnswers(prompts) if spec.share_identical else None
+            shared = SharedAnswers(prompts) if spec.share_identical else None
+            self.handover = Handover(spec, shared, self.entries, self.keep, self.stop)
             self._budget = None if spec.budget is None else budget.of_run(spec.journal, self._open_budget)
             self._journal = rolled(spec.journal, spec.roll, self._cannot_save)
         except BaseException:
@@ -79,71 +80,28 @@ class Asker:
         others: list[Job] = []
         outcome: BaseException | None = None
         try:
-            for job in jobs:
-                known = job.file.find(job.digest)  # another process may have asked while this waited for its turn
-                if known is not None:
-                    job.replays = True
-                    del left[job]
-                    others += self._hand_back(job, known)
-            todo = list(left)
-            for ended in self._asked(todo):
+            for ended in self._asked(jobs):
                 # All outcomes of a call are on disk before anybody sees one of them.
                 for job, entry in ended:
                     if entry is not None:
-                        self.keep(job.file, entry, grouped=len(todo) > 1)
+                        self.keep(job.file, entry, grouped=len(jobs) > 1)
                 for job, entry in ended:
                     del left[job]
-                    others += self._hand_back(job, entry)
+                    others += self.handover.hand_back(job, entry)
         except BaseException as error:
             outcome = error
         for job in left:
-            others += self._hand_back(job, outcome)
+            others += self.handover.hand_back(job, outcome)
         return others
 
     def _goes_on(self, jobs: Sequence[Job]) -> bool:
         return jobs[0].window.open and not self.stop.is_set()
 
-    def _hand_back(self, job: Job, outcome: Entry | BaseException | None) -> list[Job]:
-        """Gives a job back to its bundle, and to those that wait for its answer what is theirs. Returns who of them is
-        to ask now, if any."""
-        self.give(job, outcome)
-        if self.shared is None or job.key is None:
-            return []
-        entry = outcome if isinstance(outcome, Entry) else None
-        # Where our machine is at fault, as with a full disk, nobody is to pay for another answer.
-        stopped = isinstance(outcome, BaseException) or self.stop.is_set()
-        settled = self.shared.settle(job.key, entry, stopped=stopped)
-        for other in settled.gone:
-            self.give(other, None)
-        for other in settled.waiting:
-            assert settled.original is not None
-            self.give_copy(other, settled.original)
-        return [] if settled.next is None else [settled.next]
-
-    def give(self, job: Job, outcome: Entry | BaseException | None) -> None:
-        """Gives a job back to its bundle, and its entry also to those that wait for the same record. Where it has none
-        they are to ask themselves, each in its own bundle: job.replays, and no outcome."""
-        job.outcome = outcome
-        job.window.replies.put(job)
-        for other in self.claims.settle(job.claim):
-            other.outcome = outcome if isinstance(outcome, Entry) else None
-            other.window.replies.put(other)
-
-    def give_copy(self, job: Job, original: Original) -> None:
-        """Gives a job back with the answer to the same request about another record, once that is in the journal."""
-        outcome: Entry | BaseException
-        try:
-            outcome = self.entries.shared(job.record, job.digest, original)
-            self.keep(job.file, outcome, copied=True)
-        except BaseException as error:
-            outcome = error
-        self.give(job, outcome)
-
     def _asked(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, Entry | None]]]:
         """What becomes of the jobs, as soon as it is known: of those that a call decides all at once. One that a call
         together with others gave no answer is asked alone; where such a call gave none an answer, the halves are
         asked."""
-        parts = [list(jobs)] if jobs else []
+        parts = [list(jobs)]
         while parts:
             part = parts.pop()
             if not self._goes_on(part):

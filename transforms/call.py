@@ -6,11 +6,13 @@ and records whose requests are the same an answer (shared_answers.py). A row's f
 what stops the account leaves rows undone; only a fault of our own machine (a full disk) raises.
 
 An engine may repeat a bundle, or run it twice at once. What this run's journal already holds is then given again, not
-called again: a record is claimed in this process (claims.py), then the journal is looked at, then there is a call.
+called again: a record is claimed in this process (claims.py) and among others (record_locks.py), then the journal is
+looked at, then there is a call.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty
@@ -32,6 +34,7 @@ from transforms.span_journal import SpanJournal
 from transforms.stop import POLL_SECONDS
 from transforms.tally import TALLY, add, bundle_tally
 
+AGAIN_SECONDS = 0.1  # between two looks whether another process has answered what it was asking
 MOST_WAITING = 1000  # records of a bundle that wait for the answers of others, and are held in memory meanwhile
 
 
@@ -71,6 +74,8 @@ class CallModel(beam.DoFn):
         self._window.open = False
         self._window = Window()
         self._group: dict[bytes | Job, list[Job]] = {}  # the next call: by request, who asks and who has the same
+        self._again: list[Job] = []  # another process asks about these, or one of this process has given up
+        self._next_look = 0.0  # at them, by the monotonic clock
         self._file: SpanJournal | None = None
         self._unprocessed = 0
         self._notes: dict[str, int] = {}
@@ -129,7 +134,7 @@ class CallModel(beam.DoFn):
 
     def _add(self, job: Job) -> None:
         """Takes a record into the next call, or has it wait for the answer to another whose request is the same."""
-        shared = self._pool.asker.shared
+        shared = self._pool.asker.handover.shared
         job.key = None if shared is None else shared.key(job.record.fields)
         self._window.out += 1
         job.file.pending += 1
@@ -162,36 +167,17 @@ class CallModel(beam.DoFn):
                 self._pool.submit(asking)
 
     def _claim(self, job: Job) -> bool:
-        """Whether this is the one to ask about a record: nobody does so in this process, and the journal, looked at
-        only then, has no outcome yet."""
-        asker = self._pool.asker
-        job.replays = True  # before anybody can give it an outcome
-        if not asker.claims.claim(job.claim, [job]):
+        claimed = self._pool.asker.handover.claim(job)
+        if not claimed:
             self._waits(job)
-            return False
-        try:
-            known = job.file.find(job.digest)
-        except OSError as error:
-            asker.give(job, error)
-            return False
-        if known is not None:
-            asker.give(job, known)
-            return False
-        job.replays = False
-        return True
+        return claimed
 
     def _has_answer(self, key: bytes, jobs: list[Job]) -> bool:
         """Whether the jobs, whose request is the same, have an answer without asking, now or when one comes."""
-        shared = self._pool.asker.shared
-        assert shared is not None
-        found = shared.claim(key, jobs)
-        if isinstance(found, bool):
-            if found:
-                self._waits(jobs[0])  # those behind it do so since they came
-            return found
-        for job in jobs:
-            self._pool.asker.give_copy(job, found)
-        return True
+        found = self._pool.asker.handover.join(key, jobs)
+        if found:
+            self._waits(jobs[0])  # those behind it do so since they came
+        return found
 
     def _waits(self, job: Job) -> None:
         if not job.waits:
@@ -200,8 +186,13 @@ class CallModel(beam.DoFn):
 
     def _wait(self) -> Job:
         while True:
+            if self._again and time.monotonic() >= self._next_look:
+                jobs, self._again = self._again, []
+                self._next_look = time.monotonic() + AGAIN_SECONDS
+                for job in jobs:
+                    self._send({job.key or job: [job]})
             try:
-                return self._window.replies.get(timeout=POLL_SECONDS)
+                return self._window.replies.get(timeout=AGAIN_SECONDS if self._again else POLL_SECONDS)
             except Empty:  # a stop that another process asked for wakes the threads that wait for their turn
                 self._pool.asker.stop.is_set()
 
@@ -209,7 +200,8 @@ class CallModel(beam.DoFn):
         self._window.waiting -= job.waits
         job.waits = False
         if job.replays and job.outcome is None and not self._pool.asker.stop.is_set():
-            self._send({job.key or job: [job]})  # whoever was asking about it has given up
+            self._again.append(job)
+            self._waits(job)
             return
         self._window.out -= 1
         job.file.pending -= 1

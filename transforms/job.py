@@ -27,9 +27,22 @@ class Window:
 class Job:
     """One record on its way through the threads and back. `key` is the digest of its request, where that may be
     another's as well; `waits`, that it is out without a thread; `replays`, that another instance asks, or has asked,
-    about the very same record; `earlier`, the requests about it and others that gave it no answer."""
+    about the very same record; `locked`, that no other process does; `since`, when another one was first seen to do
+    so; `earlier`, the requests about it and others that gave it no answer."""
 
-    __slots__ = ("digest", "earlier", "file", "key", "outcome", "record", "replays", "waits", "window")
+    __slots__ = (
+        "digest",
+        "earlier",
+        "file",
+        "key",
+        "locked",
+        "outcome",
+        "record",
+        "replays",
+        "since",
+        "waits",
+        "window",
+    )
 
     def __init__(self, record: Record, value: bytes, file: SpanJournal, window: Window) -> None:
         self.record = record
@@ -39,6 +52,8 @@ class Job:
         self.key: bytes | None = None
         self.waits = False
         self.replays = False
+        self.locked = False
+        self.since: float | None = None
         self.earlier: list[CallError] = []
         self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
 

@@ -111,10 +111,7 @@ def shared_result(row: Row, own: Row) -> Row:
     """A result row with the answer of another, `row`. `own` are the columns that are the record's: its id, what it
     carries along."""
     paid = {name: None if row[name] is None else type(row[name])(0) for name in _PAID}
-    marks = {
-        SHARED_FROM: row.get(SHARED_FROM) or row["id"],
-        **({RECORDS_IN_CALL: row[RECORDS_IN_CALL]} if RECORDS_IN_CALL in row else {}),
-    }
+    marks = {SHARED_FROM: row["id"], **({RECORDS_IN_CALL: row[RECORDS_IN_CALL]} if RECORDS_IN_CALL in row else {})}
     asked = {"attempts": 0, "latency_ms": None, "finished_at": utc(time.time())}
     return {**row, **own, **paid, **asked, **marks}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +16,11 @@ import pytest
 
 from transforms import claims
 from transforms.call_spec import CallSpec
+from transforms.digests import digest
 from transforms.journal import JournalFile
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.errors import AccountError, RowError
+from transforms.record_locks import RecordLocks
 from transforms.records import Record
 from transforms.settings import Limits, Model, Price, Task
 
@@ -205,6 +208,41 @@ def test_a_stop_leaves_those_who_wait_undone(model: Any, call_spec: Any, drive: 
         assert step.plain(step.step.finish_bundle()) == [{"unprocessed": 1}]
     assert model.prompts == ["0"]
     assert nobody_waits(spec)
+
+
+def test_a_process_that_stands_still_is_waited_for_as_long_as_a_call_may_take(
+    model: Any, call_spec: Any, drive: Any, records: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RecordLocks, "take", lambda _self, value: value != digest("1"))
+    spec = call_spec(limits=Limits(max_attempts=1, timeout_seconds=0.3))
+    began = time.monotonic()
+    rows = drive(spec)(records(3))
+    assert sorted(rows) == ["0", "1", "2"]
+    assert model.prompts[-1] == "1"
+    assert time.monotonic() - began > 0.3
+    assert nobody_waits(spec)
+
+
+def test_who_waits_for_another_process_gets_what_it_wrote(
+    model: Any, call_spec: Any, drive: Any, records: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = call_spec()
+    row = make.result("1", output_text="from elsewhere")
+    looks = []
+
+    def take(_self: RecordLocks, value: bytes) -> bool:
+        if value == digest("1"):
+            looks.append(value)
+            if len(looks) == 3:
+                other = JournalFile(spec.journal, "000000-00000000000")
+                other.append(make.entry(row))
+                other.close()
+        return value != digest("1")
+
+    monkeypatch.setattr(RecordLocks, "take", take)
+    rows = drive(spec)(records(3))
+    assert rows["1"] == row
+    assert sorted(model.prompts) == ["0", "2"]
 
 
 def answered(prompt: str) -> Completion:

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.journal import SPAN_SEPARATOR, numbered_path, spans_of
@@ -24,6 +24,7 @@ def records(count: int, span: str = SPAN) -> list[Record]:
     return [Record(f"{span}-{n}", {}, "in.jsonl.gz", 7 * n, span) for n in range(count)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 700), max_size=4))
 def test_every_record_is_in_one_piece_and_in_order(counts: list[int]) -> None:
     todo = [record for number, count in enumerate(counts) for record in records(count, f"{number:06d}-00000000000")]
