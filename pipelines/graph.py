@@ -28,6 +28,7 @@ from transforms.resume import DoneIds, DropDone, Prior, Retry
 from transforms.sample import Sample
 from transforms.screen import Rules, ScreenContent
 from transforms.shards import ShardFormat, Staged
+from transforms.spread import Spread
 from transforms.table import TableSpec
 from transforms.table_ids import PriorRows
 from transforms.tally import TALLY, Tally, total
@@ -108,6 +109,8 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
         sampled = records | "Sample" >> Sample(spec.sample)
         tallies.append(sampled[TALLY])
         records = sampled.records
+    if spec.call.input.shuffle_records:
+        records = records | "DealOut" >> Spread()
     called = records | "Call" >> Call(spec.call)
 
     dead = (read[DEAD_LETTER], unique[DEAD_LETTER], sound[DEAD_LETTER], called[DEAD_LETTER])

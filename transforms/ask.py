@@ -11,6 +11,7 @@ from transforms.budget import Share, Spent
 from transforms.call_metrics import WholeSeconds
 from transforms.call_spec import CallSpec
 from transforms.entries import Entries
+from transforms.handover import Handover
 from transforms.heartbeat import Heartbeat
 from transforms.job import Job
 from transforms.journal import Entry
@@ -25,6 +26,7 @@ from transforms.open_budget import open_budget
 from transforms.records import Record
 from transforms.reserve import Reserve
 from transforms.shared_answers import SharedAnswers
+from transforms.span_index import SpanIndex
 from transforms.span_journal import SpanJournal, rolled
 from transforms.stop import BUDGET, DISK_FULL, FAILURE_SHARE, GONE, UNSAVED, StopSign
 
@@ -51,7 +53,8 @@ class Asker:
             several = spec.task.records_per_call > 1
             self._group = GroupCaller(spec.task, spec.input, self._caller) if several else None
             prompts = Prompts(spec.task, spec.input, spec.model)
-            self.shared = SharedAnswers(prompts) if spec.share_identical else None
+            shared = SharedAnswers(prompts) if spec.share_identical else None
+            self.handover = Handover(spec, shared, self.entries, self.keep, self.stop)
             self._budget = budget.of_run(spec.journal, partial(open_budget, spec)) if spec.budget is not None else None
             self._journal = rolled(spec.journal, spec.roll, self._cannot_save)
         except BaseException:
@@ -66,14 +69,14 @@ class Asker:
         while todo:
             todo += [[job] for job in self._work(todo.pop())]
 
-    def journal(self, span: str) -> SpanJournal:
-        """Opens the journal of a span for a bundle."""
-        return SpanJournal(self._spec.journal, span, self._journal, self._reserve)
+    def journal(self, span: str, index: SpanIndex) -> SpanJournal:
+        """Opens the journal of a span for a bundle, whose index that is. Raises OSError."""
+        return SpanJournal(self._spec.journal, span, self._journal, index, self._reserve)
 
-    def save(self, span: str | None = None) -> bool:
-        """Waits until all outcomes so far, or those of one span, are saved, where that was put off: see
-        rolled_journal.py. Returns whether there were any. Raises OSError."""
-        return self._journal is not None and self._journal.save(span)
+    def save(self) -> None:
+        """Waits until all outcomes so far are saved, where that was put off: see rolled_journal.py. Raises OSError."""
+        if self._journal is not None:
+            self._journal.save()
 
     def _work(self, jobs: Sequence[Job]) -> list[Job]:
         """As `work`, but for those that waited for one of the jobs, and are now to ask themselves."""
@@ -88,39 +91,15 @@ class Asker:
                         self.keep(job.file, entry, grouped=len(jobs) > 1)
                 for job, entry in ended:
                     del left[job]
-                    others += self._hand_back(job, entry)
+                    others += self.handover.hand_back(job, entry)
         except BaseException as error:
             outcome = error
         for job in left:
-            others += self._hand_back(job, outcome)
+            others += self.handover.hand_back(job, outcome)
         return others
 
     def _goes_on(self, jobs: Sequence[Job]) -> bool:
         return jobs[0].window.open and not self.stop.is_set()
-
-    def _hand_back(self, job: Job, outcome: Entry | BaseException | None) -> list[Job]:
-        """Gives a job back to its bundle, and to those that wait for its answer what is theirs. Returns who of them is
-        to ask now, if any."""
-        job.outcome = outcome
-        job.window.replies.put(job)
-        if self.shared is None or job.key is None:
-            return []
-        entry = outcome if isinstance(outcome, Entry) else None
-        # Where our machine is at fault, as with a full disk, nobody is to pay for another answer.
-        stopped = isinstance(outcome, BaseException) or self.stop.is_set()
-        settled = self.shared.settle(job.key, entry, stopped=stopped)
-        for other in settled.gone:
-            other.outcome = None
-            other.window.replies.put(other)
-        for other in settled.waiting:
-            assert settled.original is not None
-            try:
-                other.outcome = self.entries.shared(other.record, other.digest, settled.original)
-                self.keep(other.file, other.outcome, copied=True)
-            except BaseException as error:
-                other.outcome = error
-            other.window.replies.put(other)
-        return [] if settled.next is None else [settled.next]
 
     def _asked(self, jobs: Sequence[Job]) -> Iterator[list[tuple[Job, Entry | None]]]:
         """What becomes of the jobs, as soon as it is known: of those that a call decides all at once. One that a call

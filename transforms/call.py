@@ -5,12 +5,15 @@ its slowest member, and `finish_bundle` waits for the last. Several records may 
 and records whose requests are the same an answer (shared_answers.py). A row's failure becomes a row;
 what stops the account leaves rows undone; only a fault of our own machine (a full disk) raises.
 
-An engine may repeat a bundle. What this run's journal already holds is then given again, not called again.
+An engine may repeat a bundle, or run it twice at once. What this run's journal already holds is then given again, not
+called again: a record is claimed in this process (claims.py) and among others (record_locks.py), then the journal is
+looked at, then there is a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any
@@ -24,13 +27,14 @@ from transforms.call_metrics import CallMetrics
 from transforms.call_spec import CallSpec
 from transforms.digests import digest
 from transforms.job import Job, Window
-from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry, SpanIndex
+from transforms.journal import DEAD_LETTER, HEADER_FILE, OK, Entry
 from transforms.records import Record
-from transforms.shared_answers import Original
+from transforms.span_index import SpanIndex
 from transforms.span_journal import SpanJournal
 from transforms.stop import POLL_SECONDS
 from transforms.tally import TALLY, add, bundle_tally
 
+AGAIN_SECONDS = 0.1  # between two looks whether another process has answered what it was asking
 MOST_WAITING = 1000  # records of a bundle that wait for the answers of others, and are held in memory meanwhile
 
 
@@ -69,6 +73,8 @@ class CallModel(beam.DoFn):
         self._window.open = False
         self._window = Window()
         self._group: dict[bytes | Job, list[Job]] = {}  # the next call: by request, who asks and who has the same
+        self._again: list[Job] = []  # another process asks about these, or one of this process has given up
+        self._next_look = 0.0  # at them, by the monotonic clock
         self._file: SpanJournal | None = None
         self._unprocessed = 0
         self._notes: dict[str, int] = {}
@@ -77,17 +83,16 @@ class CallModel(beam.DoFn):
         self._index.refresh()
 
     def process(self, record: Record) -> Iterator[Any]:
-        if self._file is None or self._file.span != record.span:
-            self._turn_to(record.span)
+        file = self._journal(record.span)
         value = digest(record.id)
-        known = self._index.find(record.span, value)
+        known = file.known(value)
         if known is not None:
             self._metrics.replayed(known)
             yield self._emit(known)
         elif self._over or self._pool.asker.stop.is_set():
             self._unprocessed += 1
         else:
-            self._add(record, value)
+            self._add(Job(record, value, file, self._window))
         # Twice the threads: whichever thread gets free finds records waiting, without a turn of this loop first.
         while self._window.out - self._window.waiting >= 2 * self._pool.count * self._records_per_call:
             yield from self._take(self._wait())
@@ -120,71 +125,86 @@ class CallModel(beam.DoFn):
     def _start(self) -> CallPool:
         return CallPool(Asker(self._spec), self._spec.max_in_flight)
 
-    def _turn_to(self, span: str) -> None:
-        if self._file is not None and self._file.pending == 0:
-            self._file.close()
-        self._file = self._pool.asker.journal(span)
-        if self._pool.asker.save(span):  # of a bundle that broke, which this one repeats
-            self._index.refresh()
-        self._index.load(span)
+    def _journal(self, span: str) -> SpanJournal:
+        if self._file is None or self._file.span != span:
+            if self._file is not None and self._file.pending == 0:
+                self._file.close()
+            self._file = self._pool.asker.journal(span, self._index)
+        return self._file
 
-    def _add(self, record: Record, value: bytes) -> None:
+    def _add(self, job: Job) -> None:
         """Takes a record into the next call, or has it wait for the answer to another whose request is the same."""
-        assert self._file is not None
-        shared = self._pool.asker.shared
-        job = Job(record, value, self._file, self._window, None if shared is None else shared.key(record.fields))
+        shared = self._pool.asker.handover.shared
+        job.key = None if shared is None else shared.key(job.record.fields)
         self._window.out += 1
-        self._file.pending += 1
+        job.file.pending += 1
         same = self._group.get(job.key or job)
         if same is not None:
             same.append(job)
             self._waits(job)
-        elif shared is None or job.key is None or not self._has_answer(job.key, [job], shared.join):
+        elif shared is not None and job.key is not None and shared.knows(job.key):
+            self._send({job.key: [job]})
+        else:
             self._group[job.key or job] = [job]
             if len(self._group) >= self._records_per_call:
                 self._submit()
 
     def _submit(self) -> None:
-        """Sends the next call on its way. What another bundle asks just now is not asked again."""
+        """Sends the next call on its way."""
         group, self._group = self._group, {}
-        shared = self._pool.asker.shared
+        self._send(group)
+
+    def _send(self, group: Mapping[bytes | Job, list[Job]]) -> None:
+        """Asks about the records of a call, by request, but for those that another asks about or has asked."""
         asking: list[Job] = []
         try:
             for key, jobs in group.items():
-                if shared is None or isinstance(key, Job) or not self._has_answer(key, jobs, shared.claim):
-                    asking.append(jobs[0])
+                claimed = [job for job in jobs if self._claim(job)]
+                if claimed and (isinstance(key, Job) or not self._has_answer(key, claimed)):
+                    asking.append(claimed[0])
         finally:
             if asking:  # also where this bundle breaks: others may wait for them
                 self._pool.submit(asking)
 
-    def _has_answer(self, key: bytes, jobs: list[Job], join: Callable[..., Original | bool]) -> bool:
+    def _claim(self, job: Job) -> bool:
+        claimed = self._pool.asker.handover.claim(job)
+        if not claimed:
+            self._waits(job)
+        return claimed
+
+    def _has_answer(self, key: bytes, jobs: list[Job]) -> bool:
         """Whether the jobs, whose request is the same, have an answer without asking, now or when one comes."""
-        found = join(key, jobs)
-        if isinstance(found, bool):
-            if found and not jobs[0].waits:  # those behind it do so since they came
-                self._waits(jobs[0])
-            return found
-        for job in jobs:
-            job.outcome = self._pool.asker.entries.shared(job.record, job.digest, found)
-            self._pool.asker.keep(job.file, job.outcome, copied=True)
-            self._window.replies.put(job)
-        return True
+        found = self._pool.asker.handover.join(key, jobs)
+        if found:
+            self._waits(jobs[0])  # those behind it do so since they came
+        return found
 
     def _waits(self, job: Job) -> None:
-        job.waits = True
-        self._window.waiting += 1
+        if not job.waits:
+            job.waits = True
+            self._window.waiting += 1
 
     def _wait(self) -> Job:
         while True:
             self._metrics.throttled(self._pool.asker.throttled)  # while a bundle waits, however long it takes
+            if self._again and time.monotonic() >= self._next_look:
+                jobs, self._again = self._again, []
+                self._next_look = time.monotonic() + AGAIN_SECONDS
+                for job in jobs:
+                    self._send({job.key or job: [job]})
             try:
-                return self._window.replies.get(timeout=POLL_SECONDS)
+                return self._window.replies.get(timeout=AGAIN_SECONDS if self._again else POLL_SECONDS)
             except Empty:  # a stop that another process asked for wakes the threads that wait for their turn
                 self._pool.asker.stop.is_set()
 
     def _take(self, job: Job) -> Iterator[Any]:
-        self._window.out -= 1
         self._window.waiting -= job.waits
+        job.waits = False
+        if job.replays and job.outcome is None and not self._pool.asker.stop.is_set():
+            self._again.append(job)
+            self._waits(job)
+            return
+        self._window.out -= 1
         job.file.pending -= 1
         if job.file.pending == 0 and job.file is not self._file:
             job.file.close()
@@ -193,7 +213,7 @@ class CallModel(beam.DoFn):
         if job.outcome is None:
             self._unprocessed += 1
         else:
-            self._metrics.answered(job.outcome)
+            (self._metrics.replayed if job.replays else self._metrics.answered)(job.outcome)
             yield self._emit(job.outcome)
 
     def _emit(self, entry: Entry) -> Any:

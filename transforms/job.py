@@ -26,19 +26,38 @@ class Window:
 
 class Job:
     """One record on its way through the threads and back. `key` is the digest of its request, where that may be
-    another's as well; `waits`, that it is out without a thread; `earlier`, the requests about it and others that gave
-    it no answer."""
+    another's as well; `waits`, that it is out without a thread; `replays`, that another instance asks, or has asked,
+    about the very same record; `locked`, that no other process does; `since`, when another one was first seen to do
+    so; `earlier`, the requests about it and others that gave it no answer."""
 
-    __slots__ = ("digest", "earlier", "file", "key", "outcome", "record", "waits", "window")
+    __slots__ = (
+        "digest",
+        "earlier",
+        "file",
+        "key",
+        "locked",
+        "outcome",
+        "record",
+        "replays",
+        "since",
+        "waits",
+        "window",
+    )
 
-    def __init__(
-        self, record: Record, value: bytes, file: SpanJournal, window: Window, key: bytes | None = None
-    ) -> None:
+    def __init__(self, record: Record, value: bytes, file: SpanJournal, window: Window) -> None:
         self.record = record
         self.digest = value
         self.file = file
         self.window = window
-        self.key = key
+        self.key: bytes | None = None
         self.waits = False
+        self.replays = False
+        self.locked = False
+        self.since: float | None = None
         self.earlier: list[CallError] = []
         self.outcome: Entry | BaseException | None = None  # None: there was no call, the row is left undone
+
+    @property
+    def claim(self) -> tuple[str, bytes]:
+        """What it is that no two are to ask about at once."""
+        return self.file.span, self.digest

@@ -7,8 +7,9 @@ One folder a run, one file for each span and instance that works on it, one line
 and where the run's account is to know more of it than the row holds, `"notes":{"<name>":<count>}` after the row.
 On a store one object holds the outcomes of several spans: see rolled_journal.py.
 A file has one writer and is never opened for writing again, so a torn tail costs only itself. Lines are ASCII and
-go to the kernel in one write each, so that kill -9 cuts nothing but the line being written. What is called again
-after an engine repeats work is decided by reading the span's files (`SpanIndex`).
+go to the kernel in one write each, so that kill -9 cuts nothing but the line being written. A span's files are
+numbered from 1 without gaps: whoever works on it finds those of others, at any time, without listing the folder.
+What is called again after an engine repeats work is decided by reading them (span_index.py).
 """
 
 from __future__ import annotations
@@ -18,15 +19,10 @@ import json
 import os
 import re
 import threading
-import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from transforms import files
-from transforms.digests import SIZE, DigestSet, sort_order
 from transforms.records import Row
 from transforms.reserve import Reserve
 
@@ -35,11 +31,9 @@ DEAD_LETTER = "dead_letter"
 SUFFIX = ".jsonl"
 HEADER_FILE = "run.json"  # says what run it is: there before the first line, gone when the run is published
 SPAN_SEPARATOR = "_"  # in the name of a file that holds the outcomes of several spans
-OFFSET_BITS = 44  # of a place in a journal: files up to 16 TiB
+WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",')  # how a whole line begins
 
-_HELD_OBJECTS = 4  # of a store, whose lines are read one by one: each holds as much as was rolled at once
 _HEAD = b'{"digest":"'
-_WHOLE = re.compile(rb'\{"digest":"([0-9a-f]{32})","outcome":"(ok|dead_letter)",')
 
 
 class Entry(NamedTuple):
@@ -72,10 +66,16 @@ class JournalFile:
 
     def __init__(self, folder: str, span: str, reserve: Reserve | None = None) -> None:
         self._reserve = reserve
-        self._path = files.join(folder, f"{span}-{uuid.uuid4().hex[:12]}{SUFFIX}")
+        self._place = folder, span
+        self._path = ""
         self._lock = threading.Lock()
         self._descriptor: int | None = None
         self._torn = False  # the last line was written in part
+
+    @property
+    def path(self) -> str | None:
+        """Where it is, None before the first outcome."""
+        return None if self._descriptor is None else self._path
 
     def append(self, entry: Entry) -> None:
         """Writes an outcome before anybody sees it. Raises OSError, naming the file, where that is not possible."""
@@ -98,10 +98,14 @@ class JournalFile:
             self._torn = False
 
     def _open(self) -> int:
+        number = 1
         while self._descriptor is None:
+            self._path = numbered_path(*self._place, number)
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
                 self._descriptor = os.open(self._path, flags, 0o644)
+            except FileExistsError:
+                number += 1
             except OSError as error:
                 if self._reserve is None or not self._reserve.give(error):
                     raise
@@ -132,79 +136,15 @@ def heads(path: str) -> Iterator[tuple[str, bytes]]:
     """Outcome and digest of each line of a journal file that is whole, mostly without reading its row."""
     with files.open_read(path) as stream:
         for line in files.lines(stream):
-            match = _WHOLE.match(line)
+            match = WHOLE.match(line)
             # A line without its end may be torn where a brace closes; two heads in one may be a torn line and the next.
             if match and ((line.endswith(b"}}\n") and line.count(_HEAD) == 1) or decode(line) is not None):
                 yield match[2].decode(), bytes.fromhex(match[1].decode())
 
 
-class SpanIndex:
-    """What a run's journal already holds of some spans, as digests and places; rows stay on disk.
-
-    24 bytes an outcome. Files are read once and then only for what was added to them.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._files: dict[str, list[files.FileInfo]] = {}
-        self._read: dict[str, int] = {}  # how far each file was read, in bytes
-        self._paths: list[str] = []
-        self._segments: dict[str, list[tuple[DigestSet, npt.NDArray[np.uint64]]]] = {}
-        self._objects: dict[str, bytes] = {}
-
-    def refresh(self) -> None:
-        """Looks which files there are now. To be called when a bundle begins: it may repeat an earlier one."""
-        self._files = {}
-        for info in journal_files(self._folder):
-            for span in spans_of(info.path):
-                self._files.setdefault(span, []).append(info)
-
-    def load(self, span: str) -> None:
-        """Reads what is new about one span, as of the last refresh."""
-        for info in self._files.pop(span, ()):
-            start = self._read.get(info.path, 0)
-            if info.size <= start:
-                continue
-            found = bytearray()
-            places: list[int] = []
-            self._paths.append(info.path)
-            for offset, line in whole_lines(info.path, start):
-                self._read[info.path] = offset + len(line)
-                match = _WHOLE.match(line)
-                if match and line.endswith(b"}\n"):
-                    found += bytes.fromhex(match[1].decode())
-                    places.append((len(self._paths) - 1) << OFFSET_BITS | offset)
-            if places:  # a segment for each file: where a line turns out damaged, another file's may be whole
-                order = sort_order(bytes(found))
-                ids = np.frombuffer(bytes(found), dtype=(np.void, SIZE))[order].tobytes()
-                segment = DigestSet(ids), np.array(places, dtype=np.uint64)[order]
-                for each in spans_of(info.path):
-                    self._segments.setdefault(each, []).append(segment)
-
-    def find(self, span: str, digest: bytes) -> Entry | None:
-        """The outcome of a record of a span, as of its last load, or None."""
-        for segment, places in self._segments.get(span, ()):
-            at = segment.find(digest)
-            if at is not None:
-                place = int(places[at])
-                entry = decode(self._line(self._paths[place >> OFFSET_BITS], place & ((1 << OFFSET_BITS) - 1)))
-                if entry is not None:
-                    return entry
-        return None
-
-    def _line(self, path: str, offset: int) -> bytes:
-        if files.is_local(path):
-            with files.open_read(path) as stream:
-                stream.seek(offset)
-                return stream.readline()
-        held = self._objects.pop(path, None)
-        if held is None:  # a request a line would cost more than the line
-            with files.open_read(path) as stream:
-                held = stream.read()
-            if len(self._objects) >= _HELD_OBJECTS:
-                del self._objects[next(iter(self._objects))]
-        self._objects[path] = held  # the last one used is the last to go
-        return held[offset : held.index(b"\n", offset) + 1]
+def numbered_path(folder: str, span: str, number: int) -> str:
+    """The path of a span's file with that number, on a file system that can append."""
+    return files.join(folder, f"{span}-{number:06d}{SUFFIX}")
 
 
 def spans_of(path: str) -> list[str]:

@@ -20,7 +20,7 @@ from transforms.records import Fields, Record, Row
 from transforms.rows import RunStamp, failure_row
 from transforms.tally import TALLY, bundle_tally
 
-MIN_SPAN_BYTES = 256 * 1024
+MIN_SPAN_BYTES = 16 * 1024  # a hundred rows or so: each may take a second
 MAX_SPAN_BYTES = 64 * 1024 * 1024
 SPANS = 4096  # aimed at for large inputs: enough for any cluster's slots, few enough to list
 DEAD_LETTER = "dead_letter"

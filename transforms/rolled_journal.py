@@ -17,7 +17,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
@@ -38,6 +38,13 @@ class RollRule(NamedTuple):
     seconds: float = 5.0
 
 
+class Listener(Protocol):
+    """Who works on a span."""
+
+    def tell(self, digest: bytes) -> None:
+        """Another one has an outcome for a record of the span."""
+
+
 class RolledJournal:
     """The outcomes of one run in one process. Safe for threads. `on_failure` is told, by another thread, where the
     store has refused one for too long."""
@@ -53,12 +60,19 @@ class RolledJournal:
         self._saving_since: float | None = None
         self._appended = self._saved = self._wanted = 0  # lines: all, those in objects, those that someone waits for
         self._last: dict[str, int] = {}  # by span, the number of its last line that may be unsaved
+        self._listeners: dict[str, weakref.WeakSet[Listener]] = {}  # by span
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._users = 0
         _journals.add(self)
 
-    def append(self, span: str, entry: Entry) -> None:
+    def listen(self, span: str, listener: Listener) -> None:
+        """Tells `listener`, as long as it lives, of each outcome of the span that another one appends."""
+        with self._changed:
+            self._listeners.setdefault(span, weakref.WeakSet()).add(listener)
+
+    def append(self, span: str, entry: Entry, writer: Listener | None = None) -> None:
         """Takes an outcome. Raises OSError where the store has refused one for too long."""
         line = encode(entry)
         with self._changed:
@@ -67,6 +81,9 @@ class RolledJournal:
             self._waiting.append((span, line))
             self._appended += 1
             self._last[span] = number = self._appended
+            for listener in self._listeners.get(span, ()):
+                if listener is not writer:
+                    listener.tell(entry.digest)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
                 self._thread.start()
@@ -87,13 +104,18 @@ class RolledJournal:
             return True
 
     def close(self) -> None:
-        """Saves what is left and ends the thread. What cannot be saved here is of bundles that broke, and is asked
-        again: whoever waited for it was told."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        """Saves what is left and ends the thread, where nobody else in the process uses it. What cannot be saved here
+        is of bundles that broke, and is asked again: whoever waited for it was told."""
+        with _lock:  # whoever opens it meanwhile waits, and finds all that was saved
+            self._users -= 1
+            if self._users > 0:
+                return
+            _open.pop(self._folder, None)
+            with self._changed:
+                self._closing = True
+                self._changed.notify_all()
+            if self._thread is not None:
+                self._thread.join()
 
     def _wait_for(self, number: int, *, only_if_late: bool = False) -> None:
         while self._saved < number and self._error is None:
@@ -163,6 +185,20 @@ class RolledJournal:
             wait=wait_random_exponential(multiplier=0.5, max=10),
             reraise=True,
         )(self._store.put, path, data)
+
+
+_lock = threading.Lock()
+_open: dict[str, RolledJournal] = {}  # by folder
+
+
+def of_run(folder: str, rule: RollRule, on_failure: Callable[[OSError], None] | None = None) -> RolledJournal:
+    """The process's journal in that folder, made where it is the first to ask. Each needs a close."""
+    with _lock:
+        journal = _open.get(folder)
+        if journal is None:
+            journal = _open[folder] = RolledJournal(folder, rule, on_failure)
+        journal._users += 1
+        return journal
 
 
 _journals: weakref.WeakSet[RolledJournal] = weakref.WeakSet()

@@ -112,6 +112,7 @@ class Input(Section):
     id: str | None = "id"  # None: the id is a hash of the record's canonical JSON
     text: str | None = None  # the column that {text} stands for; None: the one named "text"
     carry: list[str] | dict[str, ColumnType] = Field(default_factory=list)
+    shuffle_records: bool = False  # deals out the records to be called, and not only ranges of the input
     max_chars: PositiveInt = 8000  # of all columns that the prompt uses, together
     on_oversized: Literal["fail", "truncate"] = "fail"
 

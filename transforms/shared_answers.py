@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from transforms.claims import Claims
 from transforms.job import Job
 from transforms.journal import OK, Entry
 from transforms.llm.prompts import Prompts
@@ -60,7 +61,7 @@ class SharedAnswers:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._answers: OrderedDict[bytes, Original] = OrderedDict()
-        self._waiting: dict[bytes, list[Job]] = {}  # by request under way
+        self._under_way: Claims[bytes] = Claims()
         self._lock = threading.Lock()
 
     def key(self, fields: Mapping[str, Any]) -> bytes | None:
@@ -72,30 +73,20 @@ class SharedAnswers:
             return None
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-    def join(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
-        """The answer to a request that was made. Else True: the jobs wait for one who makes it; or False: nobody
-        does."""
+    def knows(self, key: bytes) -> bool:
+        """Whether a request was made, or is being made."""
         with self._lock:
-            return self._join(key, jobs)
+            return key in self._answers or key in self._under_way
 
     def claim(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
-        """As `join`; but where nobody makes the request, the first of the jobs is to, and the others wait for it."""
+        """The answer to a request that was made. Else True: the jobs wait for one who makes it; or False: the first of
+        them is to, and the others wait for it."""
         with self._lock:
-            found = self._join(key, jobs)
-            if found is False:
-                self._waiting[key] = list(jobs[1:])
-            return found
-
-    def _join(self, key: bytes, jobs: Sequence[Job]) -> Original | bool:
-        known = self._answers.get(key)
-        if known is not None:
-            self._answers.move_to_end(key)
-            return known
-        others = self._waiting.get(key)
-        if others is None:
-            return False
-        others += jobs
-        return True
+            known = self._answers.get(key)
+            if known is not None:
+                self._answers.move_to_end(key)
+                return known
+            return not self._under_way.claim(key, jobs)
 
     def settle(self, key: bytes, entry: Entry | None, *, stopped: bool) -> Settled:
         """The job that was to make a request has the outcome `entry`, or None. An outcome that another request might
@@ -104,15 +95,9 @@ class SharedAnswers:
             if entry is not None and (entry.outcome == OK or not entry.row["retryable"]):
                 original = Original(entry.outcome, json.dumps(entry.row, separators=(",", ":")).encode())
                 self._remember(key, original)
-                return Settled(original, self._waiting.pop(key, []))
-            waiting = self._waiting.get(key, [])
-            live = [] if stopped else [job for job in waiting if job.window.open]
-            gone = [job for job in waiting if stopped or not job.window.open]
-            if not live:
-                self._waiting.pop(key, None)
-                return Settled(None, [], None, gone)
-            self._waiting[key] = live[1:]
-            return Settled(None, [], live[0], gone)
+                return Settled(original, self._under_way.settle(key))
+            passed = self._under_way.pass_on(key, stopped=stopped)
+            return Settled(None, [], passed.next, passed.gone)
 
     def _remember(self, key: bytes, original: Original) -> None:
         self._answers[key] = original

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import pickle
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -37,6 +41,7 @@ pytestmark = [
 ]
 
 COUNT = 240
+PATIENCE = 120.0  # seconds, for what comes unless something is broken
 IN_FLIGHT = 8
 ONE_WORKER: list[str] = []
 THREE_WORKERS = ["--direct_num_workers=3", "--direct_running_mode=multi_threading"]
@@ -154,7 +159,7 @@ def test_a_graph_that_is_executed_again_after_it_was_published(workspace: Any, o
 def test_a_bundle_that_is_repeated_while_its_calls_are_under_way(
     workspace: Any, own_server: Any, spec: RunSpec
 ) -> None:
-    """In a worker process that goes on, beside another bundle: only what was in flight can be paid twice."""
+    """In a worker process that goes on, beside another bundle: what is in flight is joined."""
     file = spec.inputs[0]
     span = Span(file.path, file.number, 0, file.size)
     records = list(read_records(span, Reading()))[: 2 * IN_FLIGHT - 1]
@@ -178,8 +183,94 @@ def test_a_bundle_that_is_repeated_while_its_calls_are_under_way(
     neighbour.teardown()
 
     assert sorted(row["id"] for row in rows if isinstance(row, dict) and "id" in row) == [r.id for r in records]
-    twice = sum(count - 1 for count in own_server.answered.values())
-    assert twice <= IN_FLIGHT
+    assert set(own_server.requests.values()) == {1}
+
+
+# One of two worker processes at the same spans, as an engine has them where it took one for lost: it calls for all
+# records of a run, a span a bundle, begins with the span of that number, and says how many rows it had.
+TWIN = """
+import pickle, sys
+from transforms.call import CallModel
+from transforms.read import read_records, split
+spec = pickle.loads(open(sys.argv[1], "rb").read())
+spans = [span for item in spec.inputs for span in split(item, spec.span_bytes, spec.reading)]
+first = int(sys.argv[2]) % len(spans)
+step, rows = CallModel(spec.call), set()
+step.setup()
+for span in spans[first:] + spans[:first]:
+    step.start_bundle()
+    items = [item for record in read_records(span, spec.reading) for item in step.process(record)]
+    for item in [*items, *step.finish_bundle()]:
+        while hasattr(item, "value"):  # its window, its tag
+            item = item.value
+        rows.update([item["id"]] if "id" in item else [])
+step.teardown()
+print(len(rows))
+"""
+
+
+@pytest.fixture
+def twin(workspace: Any, spec: RunSpec) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts worker processes on the run's journal, each at the span given."""
+    path = workspace.folder / "spec.pickle"
+    path.write_bytes(pickle.dumps(spec))
+    started: list[subprocess.Popen[str]] = []
+
+    def start(first: int = 0) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", TWIN, str(path), str(first)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def test_a_process_that_hangs_and_another_pay_once(
+    workspace: Any, own_server: Any, twin: Callable[..., subprocess.Popen[str]]
+) -> None:
+    go, held = threading.Event(), threading.Event()
+
+    def hold_the_first(_row: str, _number: int) -> Any:
+        if not held.is_set():
+            assert go.wait(PATIENCE)
+        return own_server.answer()
+
+    own_server.script = hold_the_first
+    slow = twin()
+    workspace.until(lambda: own_server.in_flight == IN_FLIGHT, "all its threads call")
+    held.set()
+    fast = twin(1)
+    # All but what the other has in flight, or in its window, which is twice as much.
+    workspace.until(lambda: own_server.answered.total() >= COUNT - 2 * IN_FLIGHT, "the other does the rest")
+    go.set()
+    for each in (slow, fast):
+        assert each.communicate(timeout=PATIENCE)[0].strip() == str(COUNT)
+
+    assert set(own_server.requests) == {row["id"] for row in workspace.rows(COUNT)}
+    assert set(own_server.requests.values()) == {1}
+
+
+def test_one_of_two_processes_is_killed_and_three_come_after_it(
+    workspace: Any, own_server: Any, spec: RunSpec, twin: Callable[..., subprocess.Popen[str]]
+) -> None:
+    killed, goes_on = twin(), twin(3)
+    workspace.until(lambda: own_server.answered.total() >= COUNT // 4, "some rows are answered")
+    killed.kill()
+    killed.wait()
+    assert goes_on.communicate(timeout=PATIENCE)[0].strip() == str(COUNT)
+    calls = own_server.calls
+    assert calls - COUNT <= IN_FLIGHT  # of the one that was killed
+
+    for again in [twin(), twin(2), twin()]:
+        assert again.communicate(timeout=PATIENCE)[0].strip() == str(COUNT)
+    submit(spec, ONE_WORKER)
+
+    assert own_server.calls == calls
+    assert workspace.ids() == [row["id"] for row in workspace.rows(COUNT)]
+    assert workspace.account()["ok"] == COUNT
 
 
 def test_replayed_failures_stay_failures(

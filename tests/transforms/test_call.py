@@ -382,8 +382,8 @@ class TestJournal:
     ) -> None:
         spec = call_spec()
         rows = [make.result("0", output_text="from before"), make.failure("1", "refusal", message="from before")]
-        make.journal(Path(spec.journal, f"{SPAN}-000000000001.jsonl"), rows, tail=b'{"digest":"torn')
-        make.journal(Path(spec.journal, "000001-00000000000-000000000002.jsonl"), [make.result("2")])
+        make.journal(Path(spec.journal, f"{SPAN}-000001.jsonl"), rows, tail=b'{"digest":"torn')
+        make.journal(Path(spec.journal, "000001-00000000000-000001.jsonl"), [make.result("2")])
 
         def check(found: list[dict[str, Any]]) -> None:
             assert {row["id"]: row["output_text"] for row in found} == {

@@ -14,7 +14,8 @@ import pytest
 
 from transforms import journal
 from transforms.digests import digest
-from transforms.journal import DEAD_LETTER, OK, Entry, JournalFile, SpanIndex, decode, encode, heads, read, whole_lines
+from transforms.journal import OK, Entry, JournalFile, decode, encode, heads, read
+from transforms.span_index import SpanIndex
 
 SPAN = "000000-00000000000"
 
@@ -63,7 +64,7 @@ class TestTornFiles:
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        return tmp_path / f"{SPAN}-0123456789ab.jsonl"
+        return tmp_path / f"{SPAN}-000001.jsonl"
 
     def check(self, path: Path, content: bytes, whole: list[str | None], found: list[str]) -> None:
         """`whole` is what is read from the file, `found` what a repeated bundle finds in it."""
@@ -121,8 +122,8 @@ class TestTornFiles:
     def test_a_damaged_line_is_found_in_another_file(self, tmp_path: Path, line: Callable[[str], bytes]) -> None:
         damaged = bytearray(line("b"))
         damaged[80] = 0
-        (tmp_path / f"{SPAN}-000000000001.jsonl").write_bytes(damaged)
-        (tmp_path / f"{SPAN}-000000000002.jsonl").write_bytes(line("b"))
+        (tmp_path / f"{SPAN}-000001.jsonl").write_bytes(damaged)
+        (tmp_path / f"{SPAN}-000002.jsonl").write_bytes(line("b"))
         index = SpanIndex(str(tmp_path))
         index.refresh()
         index.load(SPAN)
@@ -259,67 +260,3 @@ for number in range(100):
         assert int(number) > 5
         assert path == str(only_file(tmp_path))
         assert ids(Path(path)) == [*map(str, range(int(number))), None]
-
-
-class TestSpanIndex:
-    def entry(self, index: SpanIndex, id: str, span: str = SPAN) -> Entry | None:
-        index.load(span)
-        return index.find(span, digest(id))
-
-    def test_finds_outcomes_of_their_span_alone(self, tmp_path: Path, make: Any) -> None:
-        rows = [make.result("a"), make.failure("b"), make.result("c")]
-        make.journal(tmp_path / f"{SPAN}-000000000001.jsonl", rows)
-        make.journal(tmp_path / "000001-00000000000-000000000002.jsonl", [make.result("d")])
-        index = SpanIndex(str(tmp_path))
-        index.refresh()
-        assert self.entry(index, "a") == Entry(digest("a"), OK, rows[0])
-        assert self.entry(index, "b") == Entry(digest("b"), DEAD_LETTER, rows[1])
-        assert self.entry(index, "d") is None
-        assert self.entry(index, "d", "000001-00000000000") is not None
-        assert self.entry(index, "a", "000002-00000000000") is None
-
-    def test_many_rows_in_many_files(self, tmp_path: Path, make: Any) -> None:
-        rows = [make.result(str(number), output_text="x" * (number % 7)) for number in range(500)]
-        for part in range(5):
-            make.journal(tmp_path / f"{SPAN}-00000000000{part}.jsonl", rows[part::5])
-        index = SpanIndex(str(tmp_path))
-        index.refresh()
-        index.load(SPAN)
-        assert [index.find(SPAN, digest(row["id"])) for row in rows] == [make.entry(row) for row in rows]
-
-    def test_each_refresh_reads_only_what_is_new(
-        self, tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        starts: list[int] = []
-        original = whole_lines
-        monkeypatch.setattr(
-            journal, "whole_lines", lambda path, start: (starts.append(start), original(path, start))[1]
-        )
-        index = SpanIndex(str(tmp_path))
-        index.refresh()
-        assert self.entry(index, "a") is None
-        path = make.journal(tmp_path / f"{SPAN}-000000000001.jsonl", [make.result("a")])
-        assert self.entry(index, "a") is None  # only a refresh looks for files
-        index.refresh()
-        assert self.entry(index, "a") is not None
-        size = path.stat().st_size
-        line = encode(make.entry(make.result("b")))
-        with path.open("ab") as stream:
-            stream.write(line[:50])
-        index.refresh()
-        assert self.entry(index, "b") is None
-        with path.open("ab") as stream:
-            stream.write(line[50:])
-        make.journal(tmp_path / f"{SPAN}-000000000000.jsonl", [make.result("c")])
-        index.refresh()
-        assert [self.entry(index, id) is not None for id in "abc"] == [True, True, True]
-        index.refresh()
-        assert self.entry(index, "a") is not None
-        assert sorted(starts) == [0, 0, size, size]
-
-    def test_other_files_are_none_of_its_business(self, tmp_path: Path) -> None:
-        for name in ("run.json", "plan.json", "stop.json", "plan.json.part"):
-            (tmp_path / name).write_text("{}")
-        index = SpanIndex(str(tmp_path))
-        index.refresh()
-        assert self.entry(index, "a") is None

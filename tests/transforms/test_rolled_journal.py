@@ -14,12 +14,13 @@ from transforms import budget, files, journal, rolled_journal
 from transforms.call import Call
 from transforms.call_spec import CallSpec
 from transforms.digests import digest
-from transforms.journal import HEADER_FILE, OK, SpanIndex
+from transforms.journal import HEADER_FILE, OK
 from transforms.layout import Layout
 from transforms.recover import interrupted_runs, recover, write_header
 from transforms.rolled_journal import MOST_SPANS, RolledJournal, RollRule
 from transforms.s3 import S3Store
 from transforms.shards import ShardFormat
+from transforms.span_index import SpanIndex
 from transforms.watch import JournalWatch
 
 NEVER = 3600.0
@@ -322,6 +323,37 @@ class TestInTheGraph:
         for each in (broken, again):
             each.teardown()
 
+    def test_what_another_bundle_of_the_process_has_answered_since(
+        self, spec: CallSpec, s3: Any, model: Any, drive: Any, make: Any
+    ) -> None:
+        """It is saved and read once, and not for each record."""
+        records = [make.record(str(number), number) for number in range(30)]
+        late, first = drive(spec), drive(spec)
+        late.step.start_bundle()
+        items = [item for record in records[:5] for item in late.step.process(record)]
+        rows = first(records)
+        before = len(s3.requests("GET .*"))
+        items += [item for record in records[5:] for item in late.step.process(record)]
+        items += late.step.finish_bundle()
+        assert {row["id"]: row for row in late.plain(items)[:-1]} == rows
+        assert len(model.prompts) == 30
+        assert len(s3.requests("GET .*")) <= before + 6
+
+    def test_a_pool_that_ends_and_the_next_have_one_journal(
+        self, spec: CallSpec, s3: Any, model: Any, drive: Any, make: Any
+    ) -> None:
+        first = drive(spec)
+        first.step.start_bundle()
+        items = list(first.step.process(make.record("0")))
+        while first.step._window.out:
+            items += first.step._take(first.step._wait())
+        assert saved(s3) == []
+        first.step.teardown()
+        first.step.teardown = lambda: None
+        assert ids(s3) == ["0"]
+        assert list(drive(spec)([make.record("0")])) == ["0"]
+        assert len(model.prompts) == 1
+
     def test_a_store_that_refuses_breaks_the_run(
         self, spec: CallSpec, model: Any, pipeline: Any, make: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -337,7 +369,7 @@ def test_a_local_journal_is_not_rolled(tmp_path: Path, make: Any) -> None:
     from transforms.span_journal import SpanJournal, rolled
 
     assert rolled(str(tmp_path), RollRule()) is None
-    file = SpanJournal(str(tmp_path), SPAN, None)
+    file = SpanJournal(str(tmp_path), SPAN, None, SpanIndex(str(tmp_path)))
     file.append(make.entry(make.result("a")))
     assert len(journal.journal_files(str(tmp_path))) == 1  # at once
     file.close()
