@@ -25,6 +25,7 @@ from pipelines.right import print_right
 from pipelines.run_spec import make_spec
 from pipelines.takeover import let_workers_end
 from pipelines.terminal import say
+from pipelines.worker_places import note, place, with_workers
 from transforms import files, rolled_journal, stop, workers
 from transforms.commit import carry_out, plan_commit
 from transforms.database import DatabaseError
@@ -43,6 +44,8 @@ BROKEN_CODE = 1
 def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
+    workers_at = place(options.beam_args)
+    settings = with_workers(settings, workers_at)
     check_model(settings)
     check_shared(settings)
     checked = check(settings, options)
@@ -59,8 +62,9 @@ def launch(settings: Settings, options: Options) -> int:
             ) from None
         if settings.model.provider != "embedded":
             summary.print_price(checked.price, settings.model)
-        for note in checked.prepared.notes:
-            say(note, error=True)
+        for line in [*checked.prepared.notes, note(settings, workers_at)]:
+            if line is not None:
+                say(line, error=True)
         return _run(settings, options, checked, output)
 
 

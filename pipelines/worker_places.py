@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pipelines.usage import UsageError
 from transforms import files
 from transforms.database import is_database
+from transforms.settings import Settings
 
 _HERE = ("localhost", "::1", "0.0.0.0", "[local]", "[auto]")
 _SPARK_HERE = re.compile(r"local(\[.+\])?")  # a master's URL for threads of one process
@@ -69,6 +70,36 @@ def check_paths(found: Place, paths: Iterable[tuple[str, str]]) -> None:
                 f"{key}: {path} is on this machine, and {found.why}: name a store that all of them reach (s3://, "
                 "gs://, azfs://), or give --shared-paths if it is the same on each of them"
             )
+
+
+def with_workers(settings: Settings, found: Place) -> Settings:
+    """The settings with the number of worker processes that have the account, where Beam's flags say it and the user
+    does not. Raises UsageError for a budget that each of an unknown number would spend."""
+    limits = settings.limits
+    if limits.workers is not None or found.processes == 1:
+        return settings
+    if found.processes is not None:
+        return settings.model_copy(update={"limits": limits.model_copy(update={"workers": found.processes})})
+    if settings.budget.max_cost_usd is not None and limits.shared is None:
+        raise UsageError(
+            "budget.max_cost_usd: this engine may have several worker processes, each of which would spend it: set "
+            "limits.workers to their number, of which each gets its part, or limits.shared"
+        )
+    return settings
+
+
+def note(settings: Settings, found: Place) -> str | None:
+    """What a user should know of limits that hold for each of several workers, None where there is nothing."""
+    limits = settings.limits
+    if found.processes is not None or limits.workers is not None or limits.shared is not None:
+        return None
+    places = [limits, *(settings.model.endpoints or ())]
+    if not any(each.requests_per_minute or each.tokens_per_minute for each in places):
+        return None
+    return (
+        "the limits per minute hold for each worker process: with several of them set limits.workers to their number, "
+        "or limits.shared"
+    )
 
 
 def _environment(given: str | None, runner: str, master: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pipelines.usage import UsageError
-from pipelines.worker_places import Place, check_paths, place
+from pipelines.worker_places import Place, check_paths, note, place, with_workers
+from transforms.settings import Settings
 
 HERE = Place(False, "", 1)
 TWO = "--direct_num_workers=2"
@@ -85,3 +88,41 @@ def test_a_path_of_this_machine_is_refused_where_workers_do_not_see_it() -> None
     with pytest.raises(UsageError, match=r"^output\.table: sqlite"):
         check_paths(far, [("output.table", "sqlite:////o/d.sqlite")])
     check_paths(HERE, [("output.path", "/o")])
+
+
+UNKNOWN, THREE = Place(False, "", None), Place(False, "", 3)
+
+
+def settings(**sections: Any) -> Settings:
+    known: dict[str, Any] = {
+        "task": {"prompt": "{id}"},
+        "input": {"path": "in.jsonl"},
+        "output": {"path": "out"},
+        "model": {"provider": "openai", "name": "m"},
+    }
+    return Settings.model_validate({**known, **sections})
+
+
+def test_the_number_of_processes_that_flags_give_divides_the_limits() -> None:
+    assert with_workers(settings(), THREE).limits.workers == 3
+    assert with_workers(settings(limits={"workers": 8}), THREE).limits.workers == 8
+    assert with_workers(settings(), HERE).limits.workers is None
+    assert with_workers(settings(), UNKNOWN).limits.workers is None
+
+
+def test_a_budget_is_not_for_each_of_an_unknown_number_of_workers() -> None:
+    budget = {"max_cost_usd": 1.0}
+    with pytest.raises(UsageError, match=r"^budget\.max_cost_usd: .* limits\.workers .* limits\.shared"):
+        with_workers(settings(budget=budget), UNKNOWN)
+    assert with_workers(settings(budget=budget, limits={"workers": 2}), UNKNOWN).limits.workers == 2
+    shared = settings(budget=budget, limits={"shared": "redis://localhost:6379/0"})
+    assert with_workers(shared, UNKNOWN) == shared
+    assert with_workers(settings(budget=budget), THREE).limits.workers == 3
+
+
+def test_limits_for_each_of_several_workers_are_named() -> None:
+    limited = settings(limits={"requests_per_minute": 100})
+    assert "limits.workers" in (note(limited, UNKNOWN) or "")
+    assert note(limited, HERE) is None
+    assert note(settings(), UNKNOWN) is None
+    assert note(settings(limits={"requests_per_minute": 100, "workers": 2}), UNKNOWN) is None
