@@ -12,6 +12,7 @@ looked at, then there is a call.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,7 +124,10 @@ class CallModel(beam.DoFn):
         yield bundle_tally({"unprocessed": self._unprocessed, **({"notes": self._notes} if self._notes else {})})
 
     def _start(self) -> CallPool:
-        return CallPool(Asker(self._spec), self._spec.max_in_flight)
+        try:
+            return CallPool(Asker(self._spec), self._spec.max_in_flight)
+        except ValueError as error:  # a key, say, that the launcher has in its environment and this process has not
+            raise ValueError(f"{error} (a worker process on {socket.gethostname()})") from None
 
     def _journal(self, span: str) -> SpanJournal:
         if self._file is None or self._file.span != span:

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -463,3 +465,13 @@ def test_a_client_that_cannot_be_made_ends_the_run(
     with pytest.raises(Exception, match="OPENAI_API_KEY is not set"):
         run(call_spec(), numbered(1), ok=[])
     assert workers._pools == {}
+
+
+def test_what_a_worker_lacks_is_said_with_its_host(
+    call_spec: Callable[..., CallSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher has the key in its environment; the worker, elsewhere, has not."""
+    monkeypatch.delenv("PAIDONCE_NO_KEY", raising=False)
+    spec = call_spec(model=Model(provider="openai", name="m", api_key_env="PAIDONCE_NO_KEY"))
+    with pytest.raises(ValueError, match=f"PAIDONCE_NO_KEY is not set .*{re.escape(socket.gethostname())}"):
+        CallModel(spec).setup()
