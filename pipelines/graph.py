@@ -26,6 +26,7 @@ from transforms.recover import read_header
 from transforms.repeats import DropRepeats, FindRepeats
 from transforms.resume import DoneIds, DropDone, Prior, Retry
 from transforms.sample import Sample
+from transforms.scratch import Scratch
 from transforms.screen import Rules, ScreenContent
 from transforms.shards import ShardFormat, Staged
 from transforms.spread import Spread
@@ -76,16 +77,16 @@ class Outcome(NamedTuple):
     committed: Any
 
 
-def to_call(pipeline: Any, spec: RunSpec) -> ToCall:
-    """Wires the first half of a run: from the input to the records that are to be called. It calls and writes
-    nothing but the plan, and that only where the run has a journal."""
-    layout, stamp = Layout(spec.output), spec.call.stamp
+def to_call(pipeline: Any, spec: RunSpec, scratch: Scratch) -> ToCall:
+    """Wires the first half of a run: from the input to the records that are to be called. It calls nothing, and
+    writes what steps tell each other into `scratch`."""
+    stamp = spec.call.stamp
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
-    done_ids = DoneIds(spec.retry, spec.retry_reasons)
+    done_ids = DoneIds(spec.retry, spec.retry_reasons, scratch)
     prior = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
     just_now = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> done_ids
-    done, recovered = Done.of(prior), Done.of(just_now)
-    plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, done, layout.journal(stamp.run_id))
+    done, recovered = Done.of(prior, scratch), Done.of(just_now, scratch)
+    plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, done, scratch)
     repeats = plan | "RepeatedIds" >> FindRepeats(spec.reading)
 
     read = spans | "Records" >> Read(spec.reading, stamp)
@@ -98,7 +99,8 @@ def to_call(pipeline: Any, spec: RunSpec) -> ToCall:
 def build(pipeline: Any, spec: RunSpec) -> Outcome:
     """Wires a run into `pipeline`. Building it twice from one spec, for an engine that repeats, is one run."""
     staging = Layout(spec.output).staging(spec.call.stamp.run_id)
-    plan, read, unique, left, sound = to_call(pipeline, spec)
+    scratch = Scratch(Layout(spec.output).journal(spec.call.stamp.run_id))
+    plan, read, unique, left, sound = to_call(pipeline, spec, scratch)
     tallies = [read[TALLY], unique[TALLY], left[TALLY]]
     records = sound.records
     if spec.limit is not None:

@@ -17,6 +17,7 @@ from transforms import files
 from transforms.limit import Limit
 from transforms.read import DEAD_LETTER
 from transforms.sample import Pick
+from transforms.scratch import Scratch
 from transforms.survey import CountReasons, Measure, Meet, Survey, read_survey, write_survey
 from transforms.tally import TALLY, total
 
@@ -43,7 +44,7 @@ def survey(spec: RunSpec, beam_args: Sequence[str], *, digests: bytes = b"", pil
 def build(pipeline: Any, spec: RunSpec, folder: str, digests: bytes, pilot: int | None) -> None:
     """Wires a survey into `pipeline`, which leaves its result in `folder`."""
     measured = spec.call.task, spec.call.input, spec.call.model
-    plan, read, unique, left, sound = to_call(pipeline, spec)
+    plan, read, unique, left, sound = to_call(pipeline, spec, Scratch(folder, of_run=False))
     dead = (read[DEAD_LETTER], unique[DEAD_LETTER], sound[DEAD_LETTER]) | "DeadLetters" >> beam.Flatten()
     tallies = [
         read[TALLY],

@@ -1,10 +1,11 @@
-"""The digests of done ids, as every step of a run in one process looks them up: held once, a partition at a time.
+"""The digests of done ids, as every step of a run in one process looks them up: held once, and only what is needed.
 
-A side input is read anew by each bundle of each step, and engines run several at once. What one of them has loaded is
-there for all others of the same run; when the last step that uses it is gone, so is what was loaded.
+A side input says where they are: see scratch.py. It is read anew by each bundle of each step, and engines run several
+at once. What one of them has loaded is there for all others of the same run; when the last step that uses it is gone,
+so is what was loaded.
 
 Of a digest its partition and ten more bytes are held. The chance that any of 10^9 rows is taken for one of 10^8 done
-ids is then 10^-9.
+ids is then 10^-10.
 """
 
 from __future__ import annotations
@@ -12,22 +13,20 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from apache_beam.pvalue import AsIter, AsMultiMap
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.pvalue import AsIter
 
 from transforms.digests import DigestSet, merge
+from transforms.scratch import Part, Scratch, ranges
 
 PARTITION_BITS = 10  # of a digest's beginning: at 10^8 ids, a partition is 1 MB
+PARTITIONS = 1 << PARTITION_BITS
 _REST = slice(1, 11)  # of a digest, which says all but the partition
 _SIZE = 10
-
-Blobs = Iterable[tuple[int, bytes]]  # (partition, unsorted blob of what is held of digests), several of a partition
-BlobsByPartition = Mapping[int, Iterable[bytes]]
 
 
 def partition(value: bytes) -> int:
@@ -36,9 +35,9 @@ def partition(value: bytes) -> int:
 
 
 class DonePacker:
-    """Joins digests into one blob a partition: what travels through a graph instead of single ids."""
+    """Joins digests into one blob a partition."""
 
-    def __init__(self, most: int = 262_144) -> None:
+    def __init__(self, most: int = 1 << 20) -> None:
         self._most = most
         self._blobs: defaultdict[int, bytearray] = defaultdict(bytearray)
         self._held = 0
@@ -52,93 +51,78 @@ class DonePacker:
     def take(self) -> Iterator[tuple[int, bytes]]:
         """What is held; then nothing is held."""
         blobs, self._blobs, self._held = self._blobs, defaultdict(bytearray), 0
-        for number, blob in blobs.items():
+        while blobs:
+            number, blob = blobs.popitem()
             yield number, bytes(blob)
 
 
 class HeldDigests:
     """The partitions that a process has loaded so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
         self._lock = threading.Lock()
         self._sets: dict[int, DigestSet] = {}
-        self._has_all = False
 
-    def one(self, number: int, blobs: BlobsByPartition) -> DigestSet:
-        """One partition, loaded alone. Whoever asks first loads it; the others wait for it."""
+    def one(self, number: int, parts: Sequence[Part]) -> DigestSet:
+        """One partition. Whoever asks first loads it, with as many others as are read at once; the others wait."""
         found = self._sets.get(number)
         if found is None:
             with self._lock:
-                found = self._sets.get(number)
-                if found is None:
-                    found = self._sets[number] = _digest_set(blobs[number])
+                if number not in self._sets:
+                    self._load(next(each for each in ranges(parts, PARTITIONS) if number in each), parts)
+            found = self._sets[number]
         return found
 
-    def one_of_all(self, number: int, blobs: Blobs) -> DigestSet:
-        """One partition, loaded with all others."""
-        if not self._has_all:
-            with self._lock:
-                if not self._has_all:
-                    self._load_all(blobs)
-        return self._sets.get(number, _NOTHING)
-
-    def _load_all(self, blobs: Blobs) -> None:
-        joined: defaultdict[int, bytearray] = defaultdict(bytearray)
-        for number, blob in blobs:
-            joined[number] += blob
-        while joined:  # one after the other, so that little is there twice
-            number, whole = joined.popitem()
-            self._sets[number] = _digest_set([bytes(whole)])
-        self._has_all = True
+    def _load(self, wanted: range, parts: Sequence[Part]) -> None:
+        blobs: defaultdict[int, list[bytes]] = defaultdict(list)
+        for part in parts:
+            for number, blob in self._scratch.read(part, wanted):
+                blobs[number].append(blob)
+        for number in wanted:
+            self._sets[number] = DigestSet(merge(blobs.pop(number, ()), _SIZE), _SIZE)
 
 
-def _digest_set(blobs: Iterable[bytes]) -> DigestSet:
-    return DigestSet(merge(blobs, _SIZE), _SIZE)
-
-
-_NOTHING = DigestSet()
 _lock = threading.Lock()
 _held: WeakValueDictionary[str, HeldDigests] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
 class DoneKey:
-    """Names one set of done ids within a process. Made with the graph, so no two runs share one. `by_partition` says
-    what its side input is: BlobsByPartition, else Blobs."""
+    """Names one set of done ids within a process, whose digests are in `scratch`. Made with the graph, so no two runs
+    share one."""
 
-    by_partition: bool
+    scratch: Scratch
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def held(self) -> HeldDigests:
         """What this process holds of it, which stays for as long as somebody has it."""
         with _lock:
-            return _held.setdefault(self.name, HeldDigests())
+            found = _held.get(self.name)
+            if found is None:
+                found = _held[self.name] = HeldDigests(self.scratch)
+            return found
 
 
 class Done(NamedTuple):
-    """All ids that are done, for the steps of a graph to look up in a DoneDigests."""
+    """All ids that are done, for the steps of a graph to look up in a DoneDigests. The side input is of Parts."""
 
     side_input: Any
     key: DoneKey
 
     @classmethod
-    def of(cls, blobs: Any) -> Done:
-        """From a PCollection of what a DonePacker gives.
-
-        A multimap is read a partition at a time, each by a message of its own: what is read at once is one message
-        else, and none can have more than 2 GB. Beam's in-process runner sends no messages. It keeps a multimap twice
-        for each step that reads it, and reads all of it at the first look: there it is a plain iterable."""
-        by_partition = not isinstance(blobs.pipeline.runner, FnApiRunner)
-        return cls((AsMultiMap if by_partition else AsIter)(blobs), DoneKey(by_partition))
+    def of(cls, parts: Any, scratch: Scratch) -> Done:
+        """From a PCollection of Parts that hold what a DonePacker gives."""
+        return cls(AsIter(parts), DoneKey(scratch))
 
 
 class DoneDigests:
     """A read-only set of digests, as one bundle sees it: over what the process holds, and the bundle's side input for
     what it does not hold yet."""
 
-    def __init__(self, key: DoneKey, held: HeldDigests, side_input: Any) -> None:
-        self._find = held.one if key.by_partition else held.one_of_all
-        self._side_input = side_input
+    def __init__(self, held: HeldDigests, side_input: Iterable[Part]) -> None:
+        self._held = held
+        self._parts = tuple(side_input)
 
     def __contains__(self, value: bytes) -> bool:
-        return value[_REST] in self._find(partition(value), self._side_input)
+        return value[_REST] in self._held.one(partition(value), self._parts)

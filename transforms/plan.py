@@ -6,7 +6,7 @@ are equal, repeats.py looks whether the ids are.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,9 +19,10 @@ from transforms.digests import digest, prefix
 from transforms.done_digests import Done, DoneDigests, DoneKey
 from transforms.formats.spans import Reading, Span
 from transforms.journal import HEADER_FILE
-from transforms.prefixes import TODO, Piece, PrefixPacker, SpanRepeats, find_repeats
+from transforms.prefixes import PARTITIONS, TODO, Piece, PrefixPacker, SpanRepeats, decode, encode, find_repeats
 from transforms.read import read_records
 from transforms.records import Record
+from transforms.scratch import Part, Scratch, ranges
 from transforms.screen import Rules, Screen
 
 PLAN_FILE = "plan.json"
@@ -54,8 +55,8 @@ class Planner:
         self._screen = screen
         self._packer = packer
 
-    def read(self, span: Span, done: DoneDigests) -> Iterator[tuple[int, Piece] | SpanPlan]:
-        """The pieces that were full before the span was at its end, and last the span's plan."""
+    def read(self, span: Span, done: DoneDigests) -> Iterator[Iterator[tuple[int, Piece]] | SpanPlan]:
+        """By partition, the pieces that were full before the span was at its end; and last the span's plan."""
         rows = todo = 0
         self._packer.turn_to(span)
         for record in read_records(span, self._reading):
@@ -65,7 +66,7 @@ class Planner:
                 is_todo = value not in done and isinstance(self._screen.check(record), Record)
                 todo += is_todo
                 if self._packer.add(id_number(value) << 1 | is_todo):
-                    yield from self._packer.take()
+                    yield self._packer.take()
         yield SpanPlan(span, rows, todo)
 
     def rest(self) -> Iterator[tuple[int, Piece]]:
@@ -97,25 +98,27 @@ def id_number(value: bytes) -> int:
 
 @dataclass
 class MakePlan(beam.PTransform):
-    """Span -> one Plan. The numbers are also left in `folder`, where whoever watches the run finds them."""
+    """Span -> one Plan. Its numbers are also left in the folder of `scratch`, where whoever watches the run finds
+    them."""
 
     reading: Reading
     rules: Rules
     done: Done
-    folder: str
+    scratch: Scratch
 
     def expand(self, pcoll: Any) -> Any:
         step = beam.ParDo(PlanSpan(self.reading, self.rules, self.done.key), self.done.side_input)
-        outputs = step.with_output_types(tuple[int, tuple[bytes, bytes]]).with_outputs(_PLANS, main="pieces")
+        outputs = step.with_output_types(Part).with_outputs(_PLANS, main="parts")
         read = pcoll | "Spread" >> beam.Reshuffle() | "PlanSpans" >> outputs
-        repeats = read.pieces | "ByPrefix" >> beam.GroupByKey() | "Repeats" >> beam.FlatMapTuple(_repeats)
-        start = pcoll.pipeline | "Once" >> beam.Create([None])
+        start, parts = pcoll.pipeline | "Once" >> beam.Create([None]), beam.pvalue.AsIter(read.parts)
+        ranges = start | "Ranges" >> beam.FlatMap(_ranges, parts) | "SpreadRanges" >> beam.Reshuffle()
+        repeats = ranges | "Repeats" >> beam.FlatMap(_repeats, self.scratch, parts)
         sides = beam.pvalue.AsIter(read[_PLANS]), beam.pvalue.AsIter(repeats)
-        return start | "Combine" >> beam.Map(_combine, *sides, self.folder)
+        return start | "Combine" >> beam.Map(_combine, *sides, self.scratch.folder)
 
 
 class PlanSpan(beam.DoFn):
-    """Span -> (partition, Piece) for `find_repeats`, and under _PLANS its SpanPlan."""
+    """Span -> its SpanPlan, under _PLANS, and Parts that hold the pieces for `find_repeats`."""
 
     def __init__(self, reading: Reading, rules: Rules, done: DoneKey) -> None:
         self._reading = reading
@@ -135,17 +138,33 @@ class PlanSpan(beam.DoFn):
 
     def process(self, span: Span, done: Any) -> Iterator[Any]:
         if self._done is None:  # side inputs are the same for all of a bundle
-            self._done = DoneDigests(self._key, self._held, done)
+            self._done = DoneDigests(self._held, done)
         for found in self._planner.read(span, self._done):
-            yield beam.pvalue.TaggedOutput(_PLANS, found) if isinstance(found, SpanPlan) else found
+            if isinstance(found, SpanPlan):
+                yield beam.pvalue.TaggedOutput(_PLANS, found)
+            else:
+                yield from self._written(found)
 
     def finish_bundle(self) -> Iterator[Any]:
         self._done = None
-        yield from map(GlobalWindows.windowed_value, self._planner.rest())
+        yield from map(GlobalWindows.windowed_value, self._written(self._planner.rest()))
+
+    def _written(self, pieces: Iterable[tuple[int, Piece]]) -> list[Part]:
+        part = self._key.scratch.write(((number, encode(piece)) for number, piece in pieces), PARTITIONS)
+        return [] if part is None else [part]
 
 
-def _repeats(_partition: int, pieces: Iterable[Piece]) -> Iterator[SpanRepeats]:
-    return find_repeats(pieces)
+def _ranges(_start: None, parts: Iterable[Part]) -> list[tuple[int, int]]:
+    return [(each.start, each.stop) for each in ranges(list(parts), PARTITIONS)]
+
+
+def _repeats(wanted: tuple[int, int], scratch: Scratch, parts: Iterable[Part]) -> Iterator[SpanRepeats]:
+    pieces: defaultdict[int, list[Piece]] = defaultdict(list)
+    for part in parts:
+        for number, blob in scratch.read(part, range(*wanted)):
+            pieces[number].append(decode(blob))
+    while pieces:
+        yield from find_repeats(pieces.popitem()[1])
 
 
 def _combine(_start: None, plans: Iterable[SpanPlan], repeats: Iterable[SpanRepeats], folder: str) -> Plan:

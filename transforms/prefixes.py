@@ -1,6 +1,7 @@
 """Eight bytes for each row: the beginnings of its id's digest, by which ids that may repeat are found.
 
-They are gathered by partition, so that those of one id meet in one place, in pieces that say which span each is of.
+They are gathered by partition, so that those of one id meet in one place, in pieces that say which span each is of. On
+the way there they are in files: see scratch.py.
 """
 
 from __future__ import annotations
@@ -16,11 +17,24 @@ from transforms.formats.spans import Span
 
 TODO = 1  # the lowest bit of a prefix says whether the row is still to be done
 PARTITION_BITS = 8  # of a prefix's beginning: at 10^9 rows, one partition is 31 MB
+PARTITIONS = 1 << PARTITION_BITS
 _RUN = np.dtype([("number", "<u4"), ("start", "<u8"), ("at", "<u8"), ("rows", "<u4")])
 
 Numbers = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 Piece = tuple[bytes, bytes]  # runs of rows of one span (file number, start, number of the first row, rows); prefixes
+
+
+def encode(piece: Piece) -> bytes:
+    """A piece as one run of bytes."""
+    runs, prefixes = piece
+    return len(runs).to_bytes(8, "big") + runs + prefixes
+
+
+def decode(blob: bytes) -> Piece:
+    """The piece that `encode` was given."""
+    end = 8 + int.from_bytes(blob[:8], "big")
+    return blob[8:end], blob[end:]
 
 
 class SpanRepeats(NamedTuple):
@@ -35,7 +49,7 @@ class SpanRepeats(NamedTuple):
 class PrefixPacker:
     """Takes prefixes in the order of reading, and gives them by partition."""
 
-    def __init__(self, most: int = 262_144) -> None:
+    def __init__(self, most: int = 1 << 20) -> None:
         self._most = most
         self._prefixes = array("Q")
         self._spans: list[tuple[int, int, int, int]] = []  # file number, start, number of its first row here, place
@@ -62,7 +76,7 @@ class PrefixPacker:
         owners = spans[:, 3].searchsorted(np.arange(len(prefixes)), side="right") - 1
         partitions = (prefixes >> 64 - PARTITION_BITS).astype(np.int64)
         order = partitions.argsort(kind="stable")  # rows stay in the order of reading
-        ends = np.bincount(partitions, minlength=1 << PARTITION_BITS).cumsum()
+        ends = np.bincount(partitions, minlength=PARTITIONS).cumsum()
         self._prefixes, self._spans = array("Q"), []
         self._begin()
         for number in np.unique(partitions).tolist():

@@ -17,10 +17,11 @@ from apache_beam.transforms.window import GlobalWindows
 from transforms import files, journal
 from transforms.csv_file import csv_ids
 from transforms.digests import digest
-from transforms.done_digests import Done, DoneDigests, DoneKey, DonePacker
+from transforms.done_digests import PARTITIONS, Done, DoneDigests, DoneKey, DonePacker
 from transforms.metrics import counter
 from transforms.records import Record
 from transforms.rows import UNCALLED
+from transforms.scratch import Part, Scratch
 from transforms.table_ids import PriorRows, prior_rows
 from transforms.tally import TALLY, bundle_tally
 
@@ -92,34 +93,40 @@ def done_ids(prior: Prior | PriorRows, retry: Retry, reasons: Collection[str] = 
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior, PriorRows -> the digests of all done ids, as (partition, unsorted blob), several of a partition: see
+    """Prior, PriorRows -> the Parts, written to `scratch`, that hold the digests of all done ids: see
     done_digests.Done.
 
     Failures for one of `reasons` are not done, whatever `retry` says."""
 
     retry: Retry
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...]
+    scratch: Scratch
 
     def expand(self, pcoll: Any) -> Any:
-        read = beam.ParDo(_ReadIds(self.retry, self.reasons)).with_output_types(tuple[int, bytes])
+        read = beam.ParDo(_ReadIds(self.retry, self.reasons, self.scratch)).with_output_types(Part)
         return pcoll | "SpreadPrior" >> beam.Reshuffle() | "ReadIds" >> read
 
 
 class _ReadIds(beam.DoFn):
-    def __init__(self, retry: Retry, reasons: tuple[str, ...]) -> None:
+    def __init__(self, retry: Retry, reasons: tuple[str, ...], scratch: Scratch) -> None:
         self._retry: Retry = retry
         self._reasons = reasons
+        self._scratch = scratch
 
     def start_bundle(self) -> None:
         self._packer = DonePacker()
 
-    def process(self, prior: Prior | PriorRows) -> Iterator[tuple[int, bytes]]:
+    def process(self, prior: Prior | PriorRows) -> Iterator[Part]:
         for identifier in done_ids(prior, self._retry, self._reasons):
             if self._packer.add(digest(identifier)):
-                yield from self._packer.take()
+                yield from self._written()
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from map(GlobalWindows.windowed_value, self._packer.take())
+        yield from map(GlobalWindows.windowed_value, self._written())
+
+    def _written(self) -> list[Part]:
+        part = self._scratch.write(self._packer.take(), PARTITIONS)
+        return [] if part is None else [part]
 
 
 @dataclass
@@ -153,7 +160,7 @@ class _DropDone(beam.DoFn):
 
     def process(self, record: Record, done: Any, recovered: Any) -> Iterator[Record]:
         if self._sets is None:  # side inputs are the same for all of a bundle
-            self._sets = list(map(DoneDigests, self._keys, self._held, (done, recovered)))
+            self._sets = list(map(DoneDigests, self._held, (done, recovered)))
         value = digest(record.id)
         if value not in self._sets[0]:
             yield record

@@ -24,19 +24,19 @@ sys.path.insert(0, str(ROOT))
 
 from transforms import commit, files, journal, prefixes, read
 from transforms.digests import digest
-from transforms.done_digests import PARTITION_BITS, DoneDigests, DoneKey, DonePacker
+from transforms.done_digests import PARTITIONS, DoneDigests, DoneKey, DonePacker
 from transforms.formats.spans import InputFile, Reading, Span
 from transforms.layout import Layout
 from transforms.plan import Planner, SpanPlan
 from transforms.prefixes import PrefixPacker, find_repeats
 from transforms.resume import result_ids
+from transforms.scratch import Scratch
 from transforms.screen import Rules, Screen
 from transforms.settings import Input, Model, Task
 from transforms.shards import Roll, ShardFormat, Staged
 
 SAMPLE = 50_000  # rows that unit costs are measured on
 FILES = 2_000  # in a folder that is listed, and moved by a commit
-MESSAGE_BYTES = 2**31  # the most that protobuf allows
 RUN = "20260101T000000-000000"
 
 
@@ -87,14 +87,15 @@ def reading(folder: Path) -> Iterable[Unit]:
     yield Unit("input bytes a row", sum(item.size for item in items) / SAMPLE, "B")
     yield Unit("read a row", cpu(lambda: [drain(read.read_records(s, Reading())) for s in spans], SAMPLE), "us")
     rules = Rules(Task(prompt="{text}"), Input(path="x"), Model(), columns={})
-    key = DoneKey(by_partition=True)
-    none = DoneDigests(key, key.held(), {number: [] for number in range(1 << PARTITION_BITS)})
+    none = DoneDigests(DoneKey(Scratch(str(folder), of_run=False)).held(), [])
     planner = Planner(Reading(), Screen(rules), PrefixPacker())
     pieces: list[Any] = []
 
     def plan() -> None:
         for span in spans:
-            pieces.extend(each for each in planner.read(span, none) if not isinstance(each, SpanPlan))
+            for found in planner.read(span, none):
+                if not isinstance(found, SpanPlan):
+                    pieces.extend(found)
         pieces.extend(planner.rest())
 
     yield Unit("plan a row", cpu(plan, SAMPLE), "us")
@@ -115,11 +116,12 @@ def prior(folder: Path) -> Iterable[Unit]:
                 packer.add(digest(identifier))
 
     yield Unit("prior id read", cpu(pack, SAMPLE), "us")
-    blobs = {number: [blob] for number, blob in packer.take()}
-    yield Unit("prior id bytes", sum(len(blob) for (blob,) in blobs.values()) / SAMPLE, "B")
-    key = DoneKey(by_partition=True)
-    held = key.held()
-    yield Unit("prior id loaded", cpu(lambda: [held.one(number, blobs) for number in blobs], SAMPLE), "us")
+    scratch = Scratch(str(folder), of_run=False)
+    part = scratch.write(packer.take(), PARTITIONS)
+    assert part is not None
+    yield Unit("prior id bytes", part.starts[-1] / SAMPLE, "B")
+    held = DoneKey(scratch).held()
+    yield Unit("prior id loaded", cpu(lambda: [held.one(number, [part]) for number in range(PARTITIONS)], SAMPLE), "us")
 
 
 def journals(folder: Path) -> Iterable[Unit]:
@@ -170,7 +172,6 @@ def components(unit: dict[str, Unit], flags: argparse.Namespace) -> list[Compone
     """All parts of a run that grow with it."""
     cost = {name: each.value for name, each in unit.items()}
     hour, workers = 3600e6, flags.workers
-    plan_groups, done_groups = 1 << prefixes.PARTITION_BITS, 1 << PARTITION_BITS
 
     def spans(rows: float) -> float:
         total = rows * flags.row_bytes
@@ -190,19 +191,18 @@ def components(unit: dict[str, Unit], flags: argparse.Namespace) -> list[Compone
         Component("read, plan: CPU hours a worker", "h",
                   lambda n, p: n * (cost["read a row"] + cost["plan a row"] + cost["repeats a row"]) / hour / workers,
                   24, "more workers: it grows with rows / workers"),
-        Component("plan: shuffled", "GB", lambda n, p: n * cost["plan bytes a row"] / 1e9, 100, "the engine's shuffle"),
-        Component("plan: largest group", "MB", lambda n, p: n * cost["plan bytes a row"] / plan_groups / 1e6, 500,
+        Component("plan: scratch files", "GB", lambda n, p: n * cost["plan bytes a row"] / 1e9, 100, "runs of parts"),
+        Component("plan: largest partition", "MB",
+                  lambda n, p: n * cost["plan bytes a row"] / prefixes.PARTITIONS / 1e6, 500,
                   "more partitions in prefixes.py"),
         Component("plan: in one place", "MB", lambda n, p: spans(n) * cost["plan in one place a span"] / 1e6, 100,
                   "larger spans"),
         Component("done ids: read once, CPU hours a worker", "h",
                   lambda n, p: p * cost["prior id read"] / hour / workers, 24, "more workers"),
         Component("done ids: held by a process", "GB", lambda n, p: p * cost["prior id bytes"] / 1e9,
-                  flags.worker_gb / 2, "a join by partition instead; Flink and Spark hold it once more, in each JVM"),
+                  flags.worker_gb / 2, "a join by partition instead"),
         Component("done ids: loaded by a process, minutes", "min",
                   lambda n, p: p * cost["prior id loaded"] / 60e6, 30, "the same"),
-        Component("done ids: largest message", "MB", lambda n, p: p * cost["prior id bytes"] / done_groups / 1e6,
-                  MESSAGE_BYTES / 1e6, "more partitions in done_digests.py"),
         Component("journal: bytes", "GB", lambda n, p: n * cost["journal bytes a row"] / 1e9, 10_000, "runs of parts"),
         Component("journal: files", "", lambda n, p: spans(n), 100_000, "larger spans"),
         Component("journal: list requests, of a bundle a span", "", lambda n, p: spans(n) * pages(n), 1e6,

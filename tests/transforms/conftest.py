@@ -20,13 +20,14 @@ from transforms.call import CallModel
 from transforms.call_spec import CallSpec
 from transforms.csv_file import read_csv
 from transforms.digests import digest
-from transforms.done_digests import DonePacker
+from transforms.done_digests import PARTITIONS, DonePacker
 from transforms.journal import HEADER_FILE, Entry, encode, read
 from transforms.llm import endpoint
 from transforms.llm.completion import Completion, Usage
 from transforms.llm.prompt import Prompt
 from transforms.records import Record
 from transforms.rows import RunStamp, failure_row, result_schema
+from transforms.scratch import Part, Scratch
 from transforms.settings import Input, Limits, Model, Task
 
 CASES = Path(__file__).parents[3] / "shared" / "cases" / "inputs"
@@ -85,15 +86,16 @@ class Make:
         return Entry(digest(row["id"]), "dead_letter" if "reason" in row else "ok", row)
 
     @staticmethod
-    def done_blobs(*ids: str) -> list[tuple[int, bytes]]:
-        """Done ids as they travel, two blobs a partition where there are several in it."""
-        blobs: list[tuple[int, bytes]] = []
+    def done(folder: Path, *ids: str) -> list[Part]:
+        """The parts that hold done ids, two of them where there are several ids."""
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = []
         for some in (ids[::2], ids[1::2]):
             packer = DonePacker()
             for identifier in some:
                 packer.add(digest(identifier))
-            blobs += packer.take()
-        return blobs
+            parts.append(Scratch(str(folder), of_run=False).write(packer.take(), PARTITIONS))
+        return [part for part in parts if part is not None]
 
     @staticmethod
     def journal(path: Path | str, rows: Iterable[dict[str, Any]], tail: bytes = b"") -> Path:

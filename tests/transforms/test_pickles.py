@@ -14,16 +14,19 @@ from apache_beam.internal import pickler
 from transforms import call, limit, plan, read, repeats, resume, rows, screen, write
 from transforms.done_digests import DoneKey
 from transforms.formats.spans import Reading
+from transforms.scratch import Scratch
 from transforms.screen import Rules
 from transforms.settings import Model, Price
 from transforms.shards import ShardFormat
 
 READING = Reading("id", "csv", ";", "cp1252")
+SCRATCH = Scratch("folder")
 SECRET = "sk-not-in-any-pickle-0123456789"
 CONFIGURATION = {"_spec", "_stamp", "_rules", "_shards", "_reading", "_count", "_folder", "_kind"} | {
     "_key",
     "_keys",
     "_retry",
+    "_scratch",
     "_reasons",
 }
 
@@ -40,11 +43,11 @@ def steps(make: Any, call_spec: Any, monkeypatch: pytest.MonkeyPatch) -> dict[st
     return {
         "call": call.CallModel(spec),
         "limit": limit._Limit(3),
-        "plan": plan.PlanSpan(READING, rules, DoneKey(by_partition=True)),
+        "plan": plan.PlanSpan(READING, rules, DoneKey(SCRATCH)),
         "read": read.ReadSpan(READING, make.stamp),
         "repeats": repeats._DropRepeats(make.stamp),
-        "resume": resume._DropDone(DoneKey(by_partition=True), DoneKey(by_partition=False)),
-        "prior": resume._ReadIds("none", ("refusal",)),
+        "resume": resume._DropDone(DoneKey(SCRATCH), DoneKey(SCRATCH)),
+        "prior": resume._ReadIds("none", ("refusal",), SCRATCH),
         "screen": screen._ScreenContent(rules, make.stamp),
         "write": write._WriteBundle(ShardFormat("parquet", 10, schema), "folder", "ok"),
     }

@@ -18,10 +18,11 @@ from transforms.done_digests import Done
 from transforms.formats.spans import InputFile, Reading, Span
 from transforms.inputs import find_inputs
 from transforms.plan import MakePlan, Plan, Planner, SpanPlan, combine
-from transforms.prefixes import Piece, PrefixPacker, find_repeats
+from transforms.prefixes import Piece, PrefixPacker, decode, encode, find_repeats
 from transforms.read import DEAD_LETTER, Read, Spans, split
 from transforms.records import canonical_json
 from transforms.repeats import DropRepeats, FindRepeats, Repeats, repeats_of_span, repeats_table
+from transforms.scratch import Part, Scratch
 from transforms.screen import Rules, Screen
 from transforms.settings import Input, Model, Task
 from transforms.tally import TALLY, total
@@ -43,16 +44,18 @@ def make_plan(parts: list[Span], *done_ids: str) -> Plan:
     plans: list[SpanPlan] = []
     pieces: list[tuple[int, Piece]] = []
     for span in parts:
-        *full, found = planner.read(span, done)
-        pieces += full
-        plans.append(found)
+        for found in planner.read(span, done):
+            if isinstance(found, SpanPlan):
+                plans.append(found)
+            else:
+                pieces += found
     return gather(plans, [*pieces, *planner.rest()])
 
 
 def gather(plans: list[SpanPlan], pieces: list[tuple[int, Piece]]) -> Plan:
     by_partition: dict[int, list[Piece]] = {}
     for number, piece in pieces[::-1]:  # they come in any order
-        by_partition.setdefault(number, []).append(piece)
+        by_partition.setdefault(number, []).append(decode(encode(piece)))
     return combine(plans[::-1], [found for each in by_partition.values() for found in find_repeats(each)])
 
 
@@ -191,12 +194,12 @@ class TestPipeline:
         rows = [{"id": str(n)} for n in range(50)]
         make.jsonl(tmp_path / "in" / "a", [*rows, {"id": "7", "other": 1}])
         make.jsonl(tmp_path / "in" / "b", [{"id": "8"}, {"id": "new"}, {"id": 1.5}])
-        finished = make.done_blobs("3", "8")
         make.jsonl(tmp_path / "journal" / "run.json", [{}])
+        finished, place = make.done(tmp_path / "journal", "3", "8"), Scratch(str(tmp_path / "journal"))
         with pipeline() as p:
             prior = p | "Done" >> beam.Create(finished)
             read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64, READING)
-            found = read | MakePlan(READING, RULES, Done.of(prior), str(tmp_path / "journal"))
+            found = read | MakePlan(READING, RULES, Done.of(prior, place), place)
             numbers = found | beam.Map(lambda made: (made.rows, made.todo, sum(made.todo_by_span.values())))
             assert_that(numbers, equal_to([(54, 49, 49)]))
 
@@ -215,20 +218,22 @@ class TestPipeline:
         self, tmp_path: Path, pipeline: Callable[[], Any], make: Any
     ) -> None:
         make.jsonl(tmp_path / "in" / "a", [{"id": "a"}])
+        place = Scratch(str(tmp_path / "journal"))
         with pipeline() as p:
             read = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(64, READING)
-            none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            found = read | MakePlan(READING, RULES, Done.of(none), str(tmp_path / "journal"))
+            none = p | "Done" >> beam.Create([]).with_output_types(Part)
+            found = read | MakePlan(READING, RULES, Done.of(none, place), place)
             assert_that(found | beam.Map(lambda made: made.todo), equal_to([1]))
         assert not (tmp_path / "journal").exists()
 
     def test_repeats_are_dropped_or_set_aside(self, tmp_path: Path, pipeline: Callable[[], Any], make: Any) -> None:
         make.jsonl(tmp_path / "in" / "a", [{"id": "x", "n": 1}, {"id": "y"}, {"n": 1, "id": "x"}])
         make.jsonl(tmp_path / "in" / "b", [{"id": "x", "n": 2}, {"id": "z"}, {"id": "x", "n": 1}, {"id": "y"}])
+        place = Scratch(str(tmp_path), of_run=False)
         with pipeline() as p:
             read_spans = p | beam.Create(find_inputs([f"{tmp_path}/in/*"])) | Spans(8, READING)
-            none = p | "Done" >> beam.Create([]).with_output_types(tuple[int, bytes])
-            made = read_spans | MakePlan(READING, RULES, Done.of(none), str(tmp_path))
+            none = p | "Done" >> beam.Create([]).with_output_types(Part)
+            made = read_spans | MakePlan(READING, RULES, Done.of(none, place), place)
             read = read_spans | "Records" >> Read(READING, make.stamp)
             unique = read.records | DropRepeats(beam.pvalue.AsSingleton(made | FindRepeats(READING)), make.stamp)
             kept = unique.records | beam.Map(lambda record: (record.id, record.fields.get("n"), record.position))

@@ -12,6 +12,7 @@ from transforms.digests import digest
 from transforms.done_digests import Done, DoneDigests, DoneKey
 from transforms.resume import DoneIds, DropDone, Prior, Retry, done_failure, done_ids, read_jsonl, result_ids
 from transforms.rows import UNCALLED
+from transforms.scratch import Part, Scratch
 from transforms.tally import TALLY, total
 
 ODD_IDS = ["a", "caf\u00e9", "cafe\u0301", "k\0", "k", " pad ", "one\u2028two", "x" * 5000]
@@ -100,41 +101,46 @@ def test_failures_of_some_runs_only(prior: list[Prior]) -> None:
     assert list(done_ids(prior[2]._replace(runs=frozenset({"run-2", "run-3"})), "retryable")) == ["never-2"]
 
 
-def lookup(blobs: list[tuple[int, bytes]]) -> DoneDigests:
-    key = DoneKey(by_partition=False)
-    return DoneDigests(key, key.held(), blobs)
+@pytest.fixture
+def place(tmp_path: Path) -> Scratch:
+    return Scratch(str(tmp_path / "scratch"), of_run=False)
 
 
-def test_the_digests_without_those_of_a_reason(prior: list[Prior], pipeline: Callable[[], Any]) -> None:
-    def check(blobs: list[tuple[int, bytes]]) -> None:
-        found = lookup(blobs)
+def test_the_digests_without_those_of_a_reason(prior: list[Prior], place: Scratch, pipeline: Callable[[], Any]) -> None:
+    def check(parts: list[Part]) -> None:
+        found = DoneDigests(DoneKey(place).held(), parts)
         assert [name for name in sorted(DONE_BY_MODE["none"]) if digest(name) in found] == ["a", "b", "c", "later"]
 
     with pipeline() as p:
-        assert_that(p | beam.Create(prior) | DoneIds("none", ("refusal",)), check)
+        assert_that(p | beam.Create(prior) | DoneIds("none", ("refusal",), place), check)
 
 
 @pytest.mark.parametrize("retry", ["retryable", "all", "none"])
-def test_the_digests_of_all_done_ids(prior: list[Prior], retry: Retry, pipeline: Callable[[], Any]) -> None:
-    def check(blobs: list[tuple[int, bytes]]) -> None:
-        found = lookup(blobs)
+def test_the_digests_of_all_done_ids(
+    prior: list[Prior], retry: Retry, place: Scratch, pipeline: Callable[[], Any]
+) -> None:
+    def check(parts: list[Part]) -> None:
+        found = DoneDigests(DoneKey(place).held(), parts)
         assert {name for name in DONE_BY_MODE["none"] if digest(name) in found} == DONE_BY_MODE[retry]
 
     with pipeline() as p:
-        assert_that(p | beam.Create(prior) | DoneIds(retry), check)
+        assert_that(p | beam.Create(prior) | DoneIds(retry, (), place), check)
 
 
-def test_nothing_prior(pipeline: Callable[[], Any]) -> None:
+def test_nothing_prior(place: Scratch, pipeline: Callable[[], Any]) -> None:
     with pipeline() as p:
-        assert_that(p | beam.Create([]).with_output_types(Prior) | DoneIds("retryable"), equal_to([]))
+        none = p | beam.Create([]).with_output_types(Prior)
+        assert_that(none | DoneIds("retryable", (), place), equal_to([]))
 
 
-def test_done_records_are_counted_as_recovered_or_skipped(pipeline: Callable[[], Any], make: Any) -> None:
+def test_done_records_are_counted_as_recovered_or_skipped(
+    tmp_path: Path, place: Scratch, pipeline: Callable[[], Any], make: Any
+) -> None:
     records = [make.record(identifier) for identifier in [*ODD_IDS, "old", "just recovered", "older"]]
     with pipeline() as p:
-        old = p | "Old" >> beam.Create(make.done_blobs("old", "older", "just recovered", "k"))
-        new = p | "New" >> beam.Create(make.done_blobs("just recovered"))
-        found = p | beam.Create(records) | DropDone(Done.of(old), Done.of(new))
+        old = p | "Old" >> beam.Create(make.done(tmp_path / "scratch", "old", "older", "just recovered", "k"))
+        new = p | "New" >> beam.Create(make.done(tmp_path / "scratch", "just recovered"))
+        found = p | beam.Create(records) | DropDone(Done.of(old, place), Done.of(new, place))
         left = found.records | beam.Map(lambda record: record.id)
         assert_that(left, equal_to([identifier for identifier in ODD_IDS if identifier != "k"]))
         tally = found[TALLY] | beam.CombineGlobally(total)
