@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
+from transforms import files
 from transforms.formats import delimited, jsonl, openai_batch, parquet, sql, text_lines, whole_file
 from transforms.formats.spans import NUMBER_DIGITS, Cut, Format, InputFile, Reading, Span, whole
 from transforms.metrics import counter
@@ -21,6 +22,7 @@ from transforms.rows import RunStamp, failure_row
 from transforms.tally import TALLY, bundle_tally
 
 MIN_SPAN_BYTES = 16 * 1024  # a hundred rows or so: each may take a second
+MIN_FAR_SPAN_BYTES = 256 * 1024  # of a store, where opening a span costs requests
 MAX_SPAN_BYTES = 64 * 1024 * 1024
 SPANS = 4096  # aimed at for large inputs: enough for any cluster's slots, few enough to list
 DEAD_LETTER = "dead_letter"
@@ -62,8 +64,10 @@ def shown_path(place: InputFile | Span) -> str:
 
 def span_bytes(inputs: Iterable[InputFile]) -> int:
     """How long spans are to be, in bytes, given all of the input."""
+    inputs = list(inputs)
     total = sum(item.size for item in inputs)
-    return min(max(total // SPANS, MIN_SPAN_BYTES), MAX_SPAN_BYTES)
+    least = MIN_SPAN_BYTES if all(files.is_local(item.path) for item in inputs) else MIN_FAR_SPAN_BYTES
+    return min(max(total // SPANS, least), MAX_SPAN_BYTES)
 
 
 def split(item: InputFile, length: int, reading: Reading) -> Iterator[Span]:

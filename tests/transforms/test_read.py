@@ -20,6 +20,7 @@ from transforms.inputs import find_inputs
 from transforms.read import (
     DEAD_LETTER,
     MAX_SPAN_BYTES,
+    MIN_FAR_SPAN_BYTES,
     MIN_SPAN_BYTES,
     SPANS,
     BadRecord,
@@ -189,6 +190,17 @@ class TestSpans:
     )
     def test_length_goes_by_the_size_of_all_input(self, size: int, length: int) -> None:
         assert span_bytes([InputFile("a", 0, size // 2), InputFile("b", 1, size - size // 2)]) == length
+
+    def test_on_a_store_they_are_longer(self) -> None:
+        assert span_bytes([InputFile("s3://bucket/a", 0, 10**6)]) == MIN_FAR_SPAN_BYTES
+
+    def test_a_small_input_has_work_for_many_workers(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.jsonl"
+        rows = (json.dumps({"id": f"row-{n}", "text": f"Day {n} and I still love it."}) + "\n" for n in range(20_000))
+        path.write_text("".join(rows))
+        item = InputFile(str(path), 0, path.stat().st_size)
+        spans = list(split(item, span_bytes([item]), READING))
+        assert len(spans) >= 64
 
 
 class TestRecords:
