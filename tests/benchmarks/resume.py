@@ -76,12 +76,13 @@ def main() -> None:
         took = measure(arguments)
         calls = server.stats()["calls"]
         print(
-            f"bare Beam read and write: {bare.seconds:.1f} s, {bare.cpu_seconds:.1f} s of CPU, peak {bare.peak_mb:.0f} MB"
+            f"bare Beam read and write: {bare.seconds:.1f} s, {bare.cpu_seconds:.1f} s of CPU, "
+            f"peak {bare.peak_mb:.0f} MB"
         )
         print(
             f"resume, {options.todo:,} of {options.rows:,} to do: {took.seconds:.1f} s "
-            f"({took.seconds / bare.seconds:.2f} of bare), {took.cpu_seconds:.1f} s of CPU, peak {took.peak_mb:.0f} MB, "
-            f"{calls} calls"
+            f"({took.seconds / bare.seconds:.2f} of bare), {took.cpu_seconds:.1f} s of CPU, "
+            f"peak {took.peak_mb:.0f} MB, {calls} calls"
         )
 
 
