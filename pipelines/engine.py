@@ -16,6 +16,7 @@ from apache_beam.runners.worker import sdk_worker
 from pipelines.engine_metrics import EngineMetrics
 
 IN_PROCESS = (None, "FnApiRunner")
+_OUR_LOGGERS = "transforms"
 _OTHER_MODES = ("multi_threading", "multi_processing")  # that Beam's DirectRunner, too, has the in-process runner do
 
 
@@ -55,6 +56,8 @@ def _in_process(options: PipelineOptions, *, verbose: bool) -> FnApiRunner | Non
     workers = options.view_as(WorkerOptions)
     if not verbose and workers.default_sdk_harness_log_level is None:
         workers.default_sdk_harness_log_level = "CRITICAL"  # what they log comes to this terminal
+        ours = workers.sdk_harness_log_level_overrides or {}
+        workers.sdk_harness_log_level_overrides = {_OUR_LOGGERS: "WARNING", **ours}
     given = options.get_all_options(drop_default=True)
     encoded = JobServiceHandle.encode_pipeline_options(given)
     return FnApiRunner(
