@@ -26,7 +26,9 @@ def command(name: str, *flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("place", ["csv", "sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "place", [pytest.param("csv", marks=pytest.mark.soak), pytest.param("sqlite", marks=pytest.mark.soak), "postgresql"]
+)
 def test_from_the_estimate_to_the_comparison(
     workspace: Any, own_server: Any, place: str, request: pytest.FixtureRequest
 ) -> None:
