@@ -247,3 +247,12 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(binary, tmp_path)
     yield server
     server.kill()
+
+
+@pytest.fixture
+def redis_link(redis_server: RedisServer) -> Iterator[Any]:
+    """One process's connection to a running server."""
+    from transforms.redis_link import RedisLink
+
+    with closing(RedisLink(redis_server.url)) as link:
+        yield link

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import closing
 from math import inf
 from typing import Any
 
@@ -69,14 +67,8 @@ def most_in_a_minute(taken: list[tuple[float, float]]) -> float:
 
 
 @pytest.fixture
-def link(redis_server: Any) -> Iterator[RedisLink]:
-    with closing(RedisLink(redis_server.url)) as link:
-        yield link
-
-
-@pytest.fixture
-def processes(link: RedisLink) -> Processes:
-    return Processes(link)
+def processes(redis_link: RedisLink) -> Processes:
+    return Processes(redis_link)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -194,18 +186,18 @@ def test_who_has_not_asked_for_a_minute_is_not_counted(processes: Processes) -> 
     assert b._alive == 1
 
 
-def test_what_is_in_redis_goes_by_itself(processes: Processes, link: RedisLink) -> None:
+def test_what_is_in_redis_goes_by_itself(processes: Processes, redis_link: RedisLink) -> None:
     processes.take(processes.new("a", requests_per_minute=0.5), Amounts())
-    redis = link._redis
+    redis = redis_link._redis
     keys = list(redis.keys(f"*{processes._key}*"))
     assert len(keys) == 2
     assert all(119_000 < redis.pttl(key) < 200_000 for key in keys)
     assert min(redis.pttl(key) for key in keys if key.endswith("limits")) > 180_000  # as long as anything is owed
 
 
-def test_by_the_clock_of_redis(link: RedisLink) -> None:
+def test_by_the_clock_of_redis(redis_link: RedisLink) -> None:
     local = Paces(requests_per_minute=600)
-    paces = SharedPaces(link, f"test{next(_keys)}", "a", local, headroom=1.0)
+    paces = SharedPaces(redis_link, f"test{next(_keys)}", "a", local, headroom=1.0)
     turns = [paces.ask(Amounts()) for _ in range(20)]
     starts = [turn.starts_in for turn in turns if turn is not None and turn.wait == 0]
     assert starts[:3] == [0, 0, pytest.approx(0.05, abs=0.05)]  # a quarter of a second's worth at once, then in turns

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +56,8 @@ class Processes:
 
 
 @pytest.fixture
-def link(redis_server: Any) -> Iterator[RedisLink]:
-    with closing(RedisLink(redis_server.url)) as link:
-        yield link
-
-
-@pytest.fixture
-def processes(link: RedisLink) -> Processes:
-    return Processes(link)
+def processes(redis_link: RedisLink) -> Processes:
+    return Processes(redis_link)
 
 
 def test_what_one_sets_aside_another_cannot_have(processes: Processes) -> None:
@@ -99,9 +91,10 @@ def test_what_a_dead_process_has_set_aside_lapses(processes: Processes) -> None:
     assert b.reserve(0.2) is Room.YES
 
 
-def test_what_a_process_at_work_has_set_aside_stays(link: RedisLink) -> None:
+def test_what_a_process_at_work_has_set_aside_stays(redis_link: RedisLink) -> None:
     a, b = (
-        SharedLedger(link, "renewed", name, 1.0, lambda: 0.0, lapse_seconds=0.4, workers=lambda: 1) for name in "ab"
+        SharedLedger(redis_link, "renewed", name, 1.0, lambda: 0.0, lapse_seconds=0.4, workers=lambda: 1)
+        for name in "ab"
     )
     assert a.reserve(0.9) is Room.YES
     end = time.monotonic() + 1.5
@@ -112,12 +105,12 @@ def test_what_a_process_at_work_has_set_aside_stays(link: RedisLink) -> None:
     b.settle(0.2, 0.2)
 
 
-def test_a_process_that_is_killed_frees_what_it_has_set_aside(redis_server: Any, link: RedisLink) -> None:
+def test_a_process_that_is_killed_frees_what_it_has_set_aside(redis_server: Any, redis_link: RedisLink) -> None:
     code = f"""
 from transforms.redis_link import RedisLink
 from transforms.shared_ledger import SharedLedger
-link = RedisLink({redis_server.url!r})
-ledger = SharedLedger(link, "killed", "other", 1.0, lambda: 0.0, lapse_seconds=1.0, workers=lambda: 1)
+redis_link = RedisLink({redis_server.url!r})
+ledger = SharedLedger(redis_link, "killed", "other", 1.0, lambda: 0.0, lapse_seconds=1.0, workers=lambda: 1)
 print(ledger.reserve(0.9).name, flush=True)
 input()
 """
@@ -125,7 +118,7 @@ input()
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "YES\n"
-        mine = SharedLedger(link, "killed", "mine", 1.0, lambda: 0.0, lapse_seconds=1.0, workers=lambda: 1)
+        mine = SharedLedger(redis_link, "killed", "mine", 1.0, lambda: 0.0, lapse_seconds=1.0, workers=lambda: 1)
         assert mine.reserve(0.2) is Room.LATER
         other.send_signal(signal.SIGKILL)
     end = time.monotonic() + 30
@@ -206,33 +199,33 @@ class TestWithoutRedis:
 
     @pytest.mark.parametrize("empty", [False, True])
     def test_when_it_is_back_all_is_known_once(
-        self, processes: Processes, redis_server: Any, link: RedisLink, empty: bool
+        self, processes: Processes, redis_server: Any, redis_link: RedisLink, empty: bool
     ) -> None:
         a, b = processes.new("a"), processes.new("b")
         for ledger in (a, b):
             processes.spend(ledger, 0.1)
-        link._down("gone, as this process sees it")
+        redis_link._down("gone, as this process sees it")
         for ledger in (a, b):
             processes.spend(ledger, 0.1)
         processes.now += 20
         if empty:
-            link._redis.flushall()
+            redis_link._redis.flushall()
         processes.look_again()
         processes.spend(b, 0.1)
         processes.spend(a, 0.1)
-        assert int(link._redis.hget(f"paidonce:{{{processes.key}}}:ledger", "spent")) == pytest.approx(0.6 * NANO)
+        assert int(redis_link._redis.hget(f"paidonce:{{{processes.key}}}:ledger", "spent")) == pytest.approx(0.6 * NANO)
         assert a.reserve(0.41) is Room.NEVER
         assert a.reserve(0.39) is Room.YES
 
     def test_what_may_not_be_in_the_journal_is_rather_counted_twice(
-        self, processes: Processes, link: RedisLink
+        self, processes: Processes, redis_link: RedisLink
     ) -> None:
         a = processes.new("a")
         processes.spend(a, 0.1)
-        link._down("gone, as this process sees it")
+        redis_link._down("gone, as this process sees it")
         processes.spend(a, 0.1)
         processes.now += 5
-        link._redis.flushall()
+        redis_link._redis.flushall()
         processes.look_again()
         assert a.reserve(0.1) is Room.YES
         assert a.spent_usd == pytest.approx(0.3)
