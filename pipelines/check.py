@@ -10,7 +10,7 @@ from pipelines.config import UsageError, changes, task_fingerprint
 from pipelines.earlier_runs import last_run
 from pipelines.options import Options
 from pipelines.prepare import Prepared, check_output, check_price, check_table, prepare
-from pipelines.worker_places import check_paths, place
+from pipelines.worker_places import Place, check_paths, place
 from transforms.layout import Layout
 from transforms.llm.price_table import Found
 from transforms.settings import Settings
@@ -21,12 +21,14 @@ ON_CHANGE = (
 
 
 class Checked(NamedTuple):
-    """What is known of a run before it begins. `redo`: what the output holds is to be done again."""
+    """What is known of a run before it begins. `redo`: what the output holds is to be done again; `workers`: where
+    they are."""
 
     layout: Layout
     prepared: Prepared
     price: Found | None
     redo: bool
+    workers: Place
 
 
 def check(settings: Settings, options: Options) -> Checked:
@@ -34,8 +36,9 @@ def check(settings: Settings, options: Options) -> Checked:
     file_systems.set_up(options.beam_args)
     price = check_price(settings)
     layout = check_output(settings)
+    workers = place(options.beam_args)
     if not options.shared_paths:
-        check_paths(place(options.beam_args), _paths(settings))
+        check_paths(workers, _paths(settings))
     last = last_run(layout)
     prepared = prepare(settings, last.get("carried", {}))
     changed = changes(last["task"], task_fingerprint(settings)) if "task" in last else []
@@ -44,7 +47,7 @@ def check(settings: Settings, options: Options) -> Checked:
         raise UsageError("\n".join([what, *(f"  {line}" for line in changed), ON_CHANGE]))
     redo = bool(changed) and options.on_change == "redo"
     check_table(settings, layout, last, prepared.schema, redo=redo)
-    return Checked(layout, prepared, price, redo)
+    return Checked(layout, prepared, price, redo, workers)
 
 
 def _paths(settings: Settings) -> Iterator[tuple[str, str]]:

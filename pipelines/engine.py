@@ -15,7 +15,7 @@ from apache_beam.runners.worker import sdk_worker
 
 from pipelines.engine_metrics import EngineMetrics
 
-IN_PROCESS = (None, "FnApiRunner")
+_IN_PROCESS = (None, "FnApiRunner")
 _OUR_LOGGERS = "transforms"
 _OTHER_MODES = ("multi_threading", "multi_processing")  # that Beam's DirectRunner, too, has the in-process runner do
 
@@ -42,16 +42,16 @@ def execute(beam_args: Sequence[str], wire: Callable[[Any], object], *, verbose:
     return EngineMetrics.of(result)
 
 
-def is_in_process(options: PipelineOptions) -> bool:
+def _is_in_process(options: PipelineOptions) -> bool:
     """Whether the graph is run by the in-process runner, with or without worker processes of its own."""
     runner, mode = options.view_as(StandardOptions).runner, options.view_as(DirectOptions).direct_running_mode
-    return runner in IN_PROCESS or (runner == "DirectRunner" and mode in _OTHER_MODES)
+    return runner in _IN_PROCESS or (runner == "DirectRunner" and mode in _OTHER_MODES)
 
 
 def _in_process(options: PipelineOptions, *, verbose: bool) -> FnApiRunner | None:
     """The runner that works in this process, where that is asked for. Worker processes of its own get the options
     too, such as those of a store, which it gives them only this way."""
-    if not is_in_process(options):
+    if not _is_in_process(options):
         return None
     workers = options.view_as(WorkerOptions)
     if not verbose and workers.default_sdk_harness_log_level is None:

@@ -25,7 +25,7 @@ from pipelines.right import print_right
 from pipelines.run_spec import make_spec
 from pipelines.takeover import let_workers_end
 from pipelines.terminal import say
-from pipelines.worker_places import note, place, with_workers
+from pipelines.worker_places import note, with_workers
 from transforms import files, rolled_journal, stop, workers
 from transforms.commit import carry_out, plan_commit
 from transforms.database import DatabaseError
@@ -44,11 +44,10 @@ BROKEN_CODE = 1
 def launch(settings: Settings, options: Options) -> int:
     """Runs the pipeline and prints its summary. Returns the exit code; raises UsageError before anything is written
     or paid where that cannot work."""
-    workers_at = place(options.beam_args)
-    settings = with_workers(settings, workers_at)
     check_model(settings)
     check_shared(settings)
     checked = check(settings, options)
+    settings = with_workers(settings, checked.workers)
     layout = checked.layout
     check_writable(settings, layout)
     with ExitStack() as held:
@@ -62,14 +61,14 @@ def launch(settings: Settings, options: Options) -> int:
             ) from None
         if settings.model.provider != "embedded":
             summary.print_price(checked.price, settings.model)
-        for line in [*checked.prepared.notes, note(settings, workers_at)]:
+        for line in [*checked.prepared.notes, note(settings, checked.workers)]:
             if line is not None:
                 say(line, error=True)
         return _run(settings, options, checked, output)
 
 
 def _run(settings: Settings, options: Options, checked: Checked, output: Held) -> int:
-    layout, prepared, price, redo = checked
+    layout, prepared, price, redo, _workers = checked
     run_id = new_run_id(layout)
     sign = StopSign(layout.journal(run_id))
     interrupts = Interrupts(partial(sign.set, INTERRUPTED), rolled_journal.save_all)

@@ -195,5 +195,5 @@ def _has_gone(beat: Beat) -> bool:
     except ProcessLookupError:
         return True
     except OSError:  # somebody else's
-        return False
+        pass
     return False
