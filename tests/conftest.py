@@ -27,6 +27,12 @@ REGION = "us-east-1"
 KEYS = {"AWS_ACCESS_KEY_ID": "test-access-key", "AWS_SECRET_ACCESS_KEY": "test-secret-key"}
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes that are no text name a test by their argument: what a compressor wrote says when, and processes that share
+    the tests out have to name them alike."""
+    return argname if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def hang_ups_end_programs() -> None:
     """Programs that tests start heed SIGHUP also where the tests themselves were started with nohup."""
