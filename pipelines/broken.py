@@ -12,6 +12,12 @@ from transforms.llm.secrets import masked
 from transforms.reserve import FULL
 from transforms.stop import WorkerLost
 
+# What stands around the name of an error: Beam's about the job, Java's about a cause.
+_FRAMED = re.compile(r"^(Pipeline \S+ failed in state [A-Z]+: |Caused by: )")
+_FRAMES = ("at ", "... ", "Driver stacktrace:")
+_JAVA = re.compile(r"^([a-z_$][\w$]*\.){2,}(?=[A-Z])|(?<=: )([a-z_$][\w$]*\.){2,}(?=[A-Z][\w$]*(Error|Exception))")
+_TWICE = re.compile(r"(\b\w+: )\1+")  # an error that wraps one of its kind
+_LOST = re.compile(r"\bStatusRuntimeException: (CANCELLED|UNAVAILABLE)\b")  # of gRPC, between the engine and a worker
 _ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
 
 
@@ -41,13 +47,19 @@ def print_broken(error: BaseException, layout: Layout) -> None:
 
 
 def root_cause(error: BaseException) -> str:
-    """The line of an engine's report that says what went wrong: engines hand on a worker's traceback as text."""
+    """The line of an engine's report that says what went wrong: engines hand on a worker's traceback as text, and
+    engines in Java one of theirs around it."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [_FRAMED.sub("", line.strip()) for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_FRAMES)]
     found = [line for line in lines if _names_error(line)]
-    text = found[-1] if found else (lines[-1] if lines else "")
-    return text if found else f"{type(error).__name__}: {text}"
+    python = [line for line in found if not _JAVA.match(line)]
+    text = (python or found or lines or [""])[-1]
+    if not found:
+        return f"{type(error).__name__}: {text}"
+    told = _TWICE.sub(r"\1", _JAVA.sub("", text))
+    return f"a worker process has ended or cannot be reached ({told})" if _LOST.search(text) else told
 
 
 def _names_error(line: str) -> bool:

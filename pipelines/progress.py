@@ -24,6 +24,7 @@ from transforms.watch import JournalWatch, Progress
 
 BAR_SECONDS = 0.5
 LINE_SECONDS = 5.0
+_SILENT_SECONDS = 60.0  # without an outcome and a worker's beat; a worker that waits long for an answer beats
 # On a terminal: what stands beside the bar, and what below it. Where there is no room for all of a line, the last in
 # order of importance go first.
 _BESIDE, _BELOW = ("done", "ok", "failed", "skipped", "left"), ("calls", "tokens", "in flight", "429", "cost")
@@ -74,7 +75,9 @@ def _parts(progress: Progress, speed: Speed | None) -> dict[str, str]:
         whole = "" if projected is None else f" of about {dollars(projected)}"
         parts["cost"] = f"{dollars(progress.cost_usd)}{whole}"
     left = progress.todo - progress.done
-    if speed is not None and speed.rows > 0 and left > 0:
+    if left > 0 and progress.silent_seconds > _SILENT_SECONDS:
+        parts["left"] = f"no sign of life for {clock(progress.silent_seconds)}"
+    elif left > 0 and speed is not None and speed.rows > 0:
         parts["left"] = f"{clock(left / speed.rows)} left"
     return parts
 

@@ -186,6 +186,16 @@ class WorkersAtWork:
             if not beat.closed and now - since < self._silent and not _has_gone(beat)
         ]
 
+    @property
+    def beats(self) -> list[Beat]:
+        """The last beat of each that any look has found, also of those that are done or gone."""
+        return [beat for beat, _since in self._seen.values()]
+
+    @property
+    def latest(self) -> float | None:
+        """When, by the clock, the newest of these was new. None where there is none."""
+        return max((since for _beat, since in self._seen.values()), default=None)
+
 
 def _has_gone(beat: Beat) -> bool:
     if beat.host != socket.gethostname():

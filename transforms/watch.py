@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from transforms import files, heartbeat, journal
-from transforms.heartbeat import Beat, age_seconds
+from transforms import files, journal
+from transforms.heartbeat import WorkersAtWork
 from transforms.journal import HEADER_FILE, OK
 from transforms.layout import Layout
 from transforms.plan import PLAN_FILE
@@ -16,7 +16,6 @@ from transforms.tally import Tally, add, row_tally
 
 _LOOK_SECONDS = 1.0  # between looks at the workers' signs of life
 _STORE_SECONDS = 5.0  # between any looks at a store, where each costs a request for each 1,000 objects
-_FRESH_SECONDS = 30.0  # how old one may be to say what is under way now
 
 
 @dataclass
@@ -78,7 +77,7 @@ class JournalWatch:
         self._every = 0.0 if files.is_local(output) else _STORE_SECONDS
         self._next = clock()
         self._read: dict[str, int] = {}
-        self._beats: dict[str, tuple[Beat, float]] = {}  # and how old each of them is said or seen to be
+        self._workers = WorkersAtWork(self._folder, clock)
         self._news = clock()
         self._looked = -float("inf")
         self.progress = Progress()
@@ -99,7 +98,7 @@ class JournalWatch:
                     self._count(line)
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
-            self._read_beats(now)
+            self._read_beats()
         if (progress.done, progress.todo) != before and before != (0, None):  # the first look finds what is old
             self._news = now
         progress.silent_seconds = now - self._news
@@ -116,24 +115,16 @@ class JournalWatch:
             self.progress.todo = todo if limit is None else min(todo, limit)
             self.progress.rows = plan["rows"]
 
-    def _read_beats(self, now: float) -> None:
-        first = not self._beats
-        for path in heartbeat.beat_files(self._folder):
-            beat = heartbeat.read_beat(path)
-            if beat is not None:
-                known = self._beats.get(path)
-                if known is None:
-                    self._beats[path] = beat, now - age_seconds(beat)
-                elif known[0] != beat:
-                    self._beats[path] = beat, now
-        if not self._beats:
+    def _read_beats(self) -> None:
+        first = self._workers.latest is None
+        at_work = self._workers.look()
+        latest = self._workers.latest
+        if latest is None:
             return
-        latest = max(at for _beat, at in self._beats.values())
         self._news = latest if first else max(self._news, latest)
-        progress, beats = self.progress, [beat for beat, _at in self._beats.values()]
-        progress.requests = sum(beat.calls for beat in beats)
-        progress.rate_limited = sum(beat.rate_limited for beat in beats)
-        progress.in_flight = sum(beat.in_flight for beat, at in self._beats.values() if now - at < _FRESH_SECONDS)
+        self.progress.requests = sum(beat.calls for beat in self._workers.beats)
+        self.progress.rate_limited = sum(beat.rate_limited for beat in self._workers.beats)
+        self.progress.in_flight = sum(beat.in_flight for beat in at_work)
 
     def _new_lines(self, path: str) -> Iterator[bytes]:
         for offset, line in journal.whole_lines(path, self._read.get(path, 0)):

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,14 @@ def test_a_line_says_it_all() -> None:
         "120,000/800,000 | ok 119,000 (99.2%) | failed 1,000 | skipped 200,000 | 110.0 calls/s | 2,500 tokens/s | "
         "32 in flight | 429s 512 | $12.5000 of about $83.3333 | 1:53:20 left"
     )
+
+
+@pytest.mark.parametrize("speed", [None, SPEED])
+def test_silence_is_told_in_place_of_the_time_that_is_left(speed: Speed | None) -> None:
+    quiet = replace(PROGRESS, silent_seconds=125.0)
+    assert describe(quiet, speed).endswith("| no sign of life for 2:05")
+    assert "sign" not in describe(replace(quiet, silent_seconds=60.0), speed)
+    assert "sign" not in describe(replace(quiet, todo=120_000), speed)
 
 
 def test_before_the_plan_is_made() -> None:

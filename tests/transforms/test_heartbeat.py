@@ -110,6 +110,14 @@ def test_a_watch_adds_up_the_workers(tmp_path: Path, folder: Path, monkeypatch: 
     assert (progress.in_flight, progress.silent_seconds) == (0, 100)
 
 
+def test_what_a_killed_process_had_under_way_is_not(tmp_path: Path, folder: Path) -> None:
+    """Its requests were made all the same."""
+    put(folder, "here", time=utc(time.time()), host=socket.gethostname(), pid=os.getpid())
+    put(folder, "dead", time=utc(time.time()), host=socket.gethostname(), pid=GONE)
+    progress = JournalWatch(str(tmp_path), RUN).update()
+    assert (progress.in_flight, progress.requests) == (3, 40)
+
+
 @pytest.mark.parametrize(("behind", "silent"), [(3600.0, 3600.0), (-3600.0, 0.0)])
 def test_how_old_a_first_sign_is_goes_by_the_wall_clock_and_later_ones_do_not(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, behind: float, silent: float

@@ -1,0 +1,63 @@
+"""What is told of what an engine says when it breaks. The texts are what engines said, cut short."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.broken import root_cause
+
+WORKER = """\
+Error received from SDK harness for instruction 1: Traceback (most recent call last):
+  File "call.py", line 5, in process
+OSError: [Errno 28] No space left on device: '/x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "sdk_worker.py", line 310, in _execute
+    response = task()
+OSError: [Errno 28] No space left on device: '/x' [while running 'Call']
+"""
+JAVA_FRAMES = """\
+\tat org.apache.beam.runners.fnexecution.control.FnApiControlClient$ResponseStreamObserver.onNext(X.java:210)
+\t... 3 more
+"""
+LOST = "org.apache.beam.vendor.grpc.v1p60p1.io.grpc.StatusRuntimeException: CANCELLED: client cancelled"
+FAILED = "Pipeline BeamApp-a_b-1 failed in state FAILED: "
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("ValueError: bad", "ValueError: bad"),
+        (WORKER, "OSError: [Errno 28] No space left on device: '/x' [while running 'Call']"),
+        (
+            f"{FAILED}java.lang.RuntimeException: {WORKER}{JAVA_FRAMES}Caused by: java.lang.IllegalStateException: no",
+            "OSError: [Errno 28] No space left on device: '/x' [while running 'Call']",
+        ),
+        (
+            f"{FAILED}org.apache.spark.SparkException: Job aborted due to stage failure: Task 3 in stage 0.0 failed 4 "
+            f"times, most recent failure: Lost task 3.3: java.util.concurrent.ExecutionException: {LOST}\n"
+            f"{JAVA_FRAMES}Caused by: {LOST}\n{JAVA_FRAMES}\nDriver stacktrace:\n",
+            "a worker process has ended or cannot be reached (StatusRuntimeException: CANCELLED: client cancelled)",
+        ),
+        (
+            f"{FAILED}org.apache.beam.vendor.grpc.v1p60p1.io.grpc.StatusRuntimeException: {LOST}",
+            "a worker process has ended or cannot be reached (StatusRuntimeException: CANCELLED: client cancelled)",
+        ),
+        (
+            f"{FAILED}java.lang.IllegalArgumentException: no slots\n{JAVA_FRAMES}",
+            "IllegalArgumentException: no slots",
+        ),
+        (f"{FAILED}it was sad", "RuntimeError: it was sad"),
+        ("", "RuntimeError: "),
+    ],
+)
+def test_the_line_that_says_why(said: str, told: str) -> None:
+    assert root_cause(RuntimeError(said)) == told
+
+
+def test_a_cause_comes_before_what_it_caused() -> None:
+    error = RuntimeError("KeyError: later")
+    error.__cause__ = OSError("OSError: first")
+    assert root_cause(error) == "OSError: first"
