@@ -131,7 +131,8 @@ def test_an_output_that_is_removed_in_mid_run(workspace: Any, mock: Any) -> None
     workspace.configure(server.url)
     started = workspace.start()
     started.until(lambda: workspace.journal_lines() > 50, "50 answers are journalled")
-    shutil.rmtree(workspace.output)
+    # At once: a folder that is written to meanwhile cannot be emptied.
+    shutil.rmtree(workspace.output.rename(workspace.folder / "removed"))
     ran = started.wait()
 
     assert ran.code == 1, ran.err
