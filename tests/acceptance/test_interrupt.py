@@ -133,6 +133,9 @@ def test_a_signal_before_the_run_begins(workspace: Any, own_server: Any, number:
         return bool(opened)
 
     started.until(is_read, "it reads the input")
+    # A signal that comes between two steps of Python and a system call that blocks waits for that call.
+    stat = Path(f"/proc/{started.process.pid}/stat")
+    started.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", "it waits for the pipe")
     started.send(number)
     ran = started.wait()
     os.close(opened[0])
