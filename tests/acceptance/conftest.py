@@ -363,6 +363,21 @@ class Workspace:
         """The ids in the results, sorted, with whatever repeats."""
         return sorted(row["id"] for row in self.results())
 
+    def answers(self, folder: str) -> list[tuple[Any, ...]]:
+        """What the results in an output below this folder say of each row, whichever run and engine wrote them."""
+        self.output = self.folder / folder
+        names = (
+            "id",
+            "label",
+            "output_text",
+            "model",
+            "finish_reason",
+            "prompt_tokens",
+            "completion_tokens",
+            "cost_usd",
+        )
+        return sorted(tuple(row[name] for name in names) for row in self.results())
+
     def failures(self) -> list[Row]:
         """All rows in the failures."""
         files = sorted(self.output.glob("failures/*"))

@@ -1,0 +1,146 @@
+"""Flink and Spark themselves, over the portable API: workers of an installed package, kills, and the same again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COUNT = 600
+IN_FLIGHT = 8
+# Spark ends the worker processes after each stage, and starts others for the next, unless it is told to keep them. A
+# task that is tried again then gets the same process, also where that is dead.
+KEPT = "--environment_cache_millis=60000"
+
+
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("flink", "spark")])
+def engine(request: pytest.FixtureRequest) -> Any:
+    """The flags that choose an engine."""
+    return request.getfixturevalue(request.param)
+
+
+def configure(workspace: Any, server: Any) -> None:
+    workspace.write_input(workspace.rows(COUNT), files=3)
+    workspace.configure(server.url, limits={"max_in_flight": IN_FLIGHT})
+
+
+def is_whole(workspace: Any) -> bool:
+    return workspace.ids() == [row["id"] for row in workspace.rows(COUNT)]
+
+
+def test_the_same_results_as_in_this_process(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
+    server = mock()
+    workspace.write_input(workspace.rows(COUNT), files=3)
+    workspace.configure(server.url, input={"path": "../input"}, output={"path": "../here"})
+    assert workspace.run().code == 0
+    assert server.calls() == COUNT
+
+    ran = workspace.run(*engine, *pool.flags(), KEPT, "--output=../out")
+
+    assert ran.code == 0, ran.err
+    assert ran.counts["ok"] == COUNT
+    assert "engine: latency " in ran.out
+    assert workspace.answers("out") == workspace.answers("here")
+    assert server.calls() == 2 * COUNT
+
+    again = workspace.run(*engine, *pool.flags(), KEPT, "--output=../out")
+
+    assert again.code == 0, again.err
+    assert again.counts["skipped"] == COUNT
+    assert server.calls() == 2 * COUNT
+
+
+def test_a_killed_worker_costs_what_it_had_under_way(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
+    """The engine does its work again elsewhere, and what was answered is not asked again."""
+    server = mock("-latency", "60")
+    configure(workspace, server)
+    started = workspace.start(*engine, *pool.flags())
+    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+    [worker] = pool.workers()
+    os.kill(worker, signal.SIGKILL)
+    ran = started.wait()
+
+    assert ran.code == 0, ran.err
+    assert is_whole(workspace)
+    assert workspace.account()["ok"] == COUNT
+    assert COUNT <= server.calls() <= COUNT + IN_FLIGHT
+    assert "| replayed " in ran.out
+
+
+def test_a_killed_launcher(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
+    """The engine goes on without it. The next run ends that, and takes over what was answered."""
+    server = mock("-latency", "60")
+    configure(workspace, server)
+    killed = workspace.start(*engine, *pool.flags(), KEPT)
+    killed.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+    killed.kill()
+    ran = workspace.run(*engine, *pool.flags(), KEPT)
+
+    assert ran.code == 0, ran.err
+    assert ran.counts["recovered"] >= COUNT // 3 - IN_FLIGHT
+    assert is_whole(workspace)
+    assert server.calls() == COUNT
+
+
+def test_an_interrupt(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
+    server = mock("-latency", "60")
+    configure(workspace, server)
+    started = workspace.start(*engine, *pool.flags(), KEPT)
+    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+    started.send(signal.SIGINT)
+    interrupted = started.wait()
+
+    assert interrupted.code == 130, interrupted.err
+    assert interrupted.counts["ok"] == server.calls() < COUNT
+
+    ran = workspace.run(*engine, *pool.flags(), KEPT)
+
+    assert ran.code == 0, ran.err
+    assert is_whole(workspace)
+    assert server.calls() == COUNT
+
+
+@pytest.mark.spark
+def test_an_engine_that_gives_up_is_put_in_plain_words(workspace: Any, mock: Any, pool: Any, spark: list[str]) -> None:
+    server = mock("-latency", "60")
+    configure(workspace, server)
+    started = workspace.start(*spark, *pool.flags(), KEPT)
+    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+    [worker] = pool.workers()
+    os.kill(worker, signal.SIGKILL)
+    broken = started.wait()
+
+    assert broken.code == 1
+    [said] = [line for line in broken.err.splitlines() if line.startswith("paidonce: ")]
+    assert said.startswith("paidonce: the run broke: a worker process has ended or cannot be reached (")
+
+    ran = workspace.run(*spark, *pool.flags(), KEPT)
+
+    assert ran.code == 0, ran.err
+    assert is_whole(workspace)
+    assert server.calls() <= COUNT + IN_FLIGHT
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        pytest.param(
+            "flink", ["--runner=FlinkRunner", "--flink_master=[local]", "--parallelism=2"], marks=pytest.mark.flink
+        ),
+        pytest.param("spark", ["--runner=SparkRunner", "--spark_master_url=local[2]"], marks=pytest.mark.spark),
+    ],
+)
+def test_the_runners_that_start_an_archive(
+    workspace: Any, mock: Any, pool: Any, archive: Callable[[str], Path], name: str, flags: list[str]
+) -> None:
+    server = mock()
+    configure(workspace, server)
+    ran = workspace.run(*flags, f"--{name}_job_server_jar={archive(name)}", *pool.flags(), KEPT)
+
+    assert ran.code == 0, ran.err
+    assert is_whole(workspace)
+    assert server.calls() == COUNT
