@@ -16,6 +16,7 @@ from transforms.call_spec import CallSpec
 from transforms.commit import FAILURES, publish
 from transforms.done_digests import Done
 from transforms.formats.spans import InputFile, Reading
+from transforms.given import Given
 from transforms.journal import OK
 from transforms.layout import Layout
 from transforms.limit import Limit
@@ -24,7 +25,7 @@ from transforms.publish_table import publish_table
 from transforms.read import DEAD_LETTER, Read, Spans
 from transforms.recover import read_header
 from transforms.repeats import DropRepeats, FindRepeats
-from transforms.resume import DoneIds, DropDone, Prior, Retry
+from transforms.resume import RECOVERED, DoneIds, DropDone, Prior, Retry
 from transforms.sample import Sample
 from transforms.scratch import Scratch
 from transforms.screen import Rules, ScreenContent
@@ -32,7 +33,7 @@ from transforms.shards import ShardFormat, Staged
 from transforms.spread import Spread
 from transforms.table import TableSpec
 from transforms.table_ids import PriorRows
-from transforms.tally import TALLY, Tally, total
+from transforms.tally import TALLY, Tally, counted
 from transforms.write import WriteShards
 from transforms.write_table import WriteTable
 
@@ -82,10 +83,9 @@ def to_call(pipeline: Any, spec: RunSpec, scratch: Scratch) -> ToCall:
     writes what steps tell each other into `scratch`."""
     stamp = spec.call.stamp
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
-    done_ids = DoneIds(spec.retry, spec.retry_reasons, scratch)
-    prior = pipeline | "Prior" >> beam.Create(spec.prior) | "DoneIds" >> done_ids
-    just_now = pipeline | "JustRecovered" >> beam.Create(spec.recovered) | "RecoveredIds" >> done_ids
-    done, recovered = Done.of(prior, scratch), Done.of(just_now, scratch)
+    prior = [*((each, False) for each in spec.prior), *((each, True) for each in spec.recovered)]
+    ids = pipeline | "Prior" >> Given(prior) | "DoneIds" >> DoneIds(spec.retry, spec.retry_reasons, scratch)
+    done, recovered = Done.of(ids.done, scratch), Done.of(ids[RECOVERED], scratch)
     plan = spans | "Plan" >> MakePlan(spec.reading, spec.rules, done, scratch)
     repeats = plan | "RepeatedIds" >> FindRepeats(spec.reading)
 
@@ -125,17 +125,12 @@ def build(pipeline: Any, spec: RunSpec) -> Outcome:
         failures = dead_letters | "Failures" >> WriteTable(spec.table, "failed")
 
     tallies += [called[TALLY], results["tally"], failures["tally"]]
-    counted = tallies | "Tallies" >> beam.Flatten() | "Count" >> beam.CombineGlobally(total)
-    committed = (
-        pipeline
-        | "Commit" >> beam.Create([None])
-        | "Publish"
-        >> beam.Map(_commit, spec, AsIter(results["staged"]), AsIter(failures["staged"]), AsSingleton(counted))
-    )
+    staged = AsIter(results["staged"]), AsIter(failures["staged"])
+    committed = pipeline | "Commit" >> beam.Impulse() | "Publish" >> beam.Map(_commit, spec, *staged, counted(tallies))
     return Outcome(called[OK], dead_letters, committed)
 
 
-def _commit(_start: None, spec: RunSpec, results: Any, failures: Any, tally: Tally) -> str:
+def _commit(_start: bytes, spec: RunSpec, results: Any, failures: Any, tally: Tally) -> str:
     layout, run_id = Layout(spec.output), spec.call.stamp.run_id
     stop.check(layout.journal(run_id))
     if not (commit.is_planned(layout, run_id) or files.exists(layout.account(run_id))):

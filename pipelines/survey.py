@@ -14,12 +14,13 @@ from apache_beam.pvalue import AsIter, AsSingleton
 from pipelines.engine import execute
 from pipelines.graph import RunSpec, to_call
 from transforms import files
+from transforms.given import Given
 from transforms.limit import Limit
 from transforms.read import DEAD_LETTER
 from transforms.sample import Pick
 from transforms.scratch import Scratch
 from transforms.survey import CountReasons, Measure, Meet, Survey, read_survey, write_survey
-from transforms.tally import TALLY, total
+from transforms.tally import TALLY, counted
 
 
 def survey(spec: RunSpec, beam_args: Sequence[str], *, digests: bytes = b"", pilot: int | None = None) -> Survey:
@@ -56,12 +57,11 @@ def build(pipeline: Any, spec: RunSpec, folder: str, digests: bytes, pilot: int 
     if spec.limit is not None:
         limited = sound.records | "Limit" >> Limit(spec.limit, AsSingleton(plan))
         tallies.append(limited.records | "Taken" >> Measure("taken", *measured))
-    empty = pipeline | "Nothing" >> beam.Create([b""])
+    empty = pipeline | "Nothing" >> Given([b""])
     picked = empty if pilot is None else sound.records | "Pick" >> Pick(pilot, *measured)
     met = unique.records | "Known" >> Meet(digests, *measured)
-    counted = tallies | "Tallies" >> beam.Flatten() | "Count" >> beam.CombineGlobally(total)
-    start = pipeline | "Survey" >> beam.Create([None])
-    ends = AsSingleton(counted), AsIter(met), AsSingleton(picked)
+    start = pipeline | "Survey" >> beam.Impulse()
+    ends = counted(tallies), AsIter(met), AsSingleton(picked)
     _ = start | "Write" >> beam.Map(write_survey, folder, *ends)
 
 

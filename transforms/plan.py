@@ -110,7 +110,7 @@ class MakePlan(beam.PTransform):
         step = beam.ParDo(PlanSpan(self.reading, self.rules, self.done.key), self.done.side_input)
         outputs = step.with_output_types(Part).with_outputs(_PLANS, main="parts")
         read = pcoll | "Spread" >> beam.Reshuffle() | "PlanSpans" >> outputs
-        start, parts = pcoll.pipeline | "Once" >> beam.Create([None]), beam.pvalue.AsIter(read.parts)
+        start, parts = pcoll.pipeline | "Once" >> beam.Impulse(), beam.pvalue.AsIter(read.parts)
         ranges = start | "Ranges" >> beam.FlatMap(_ranges, parts) | "SpreadRanges" >> beam.Reshuffle()
         repeats = ranges | "Repeats" >> beam.FlatMap(_repeats, self.scratch, parts)
         sides = beam.pvalue.AsIter(read[_PLANS]), beam.pvalue.AsIter(repeats)
@@ -154,7 +154,7 @@ class PlanSpan(beam.DoFn):
         return [] if part is None else [part]
 
 
-def _ranges(_start: None, parts: Iterable[Part]) -> list[tuple[int, int]]:
+def _ranges(_start: bytes, parts: Iterable[Part]) -> list[tuple[int, int]]:
     return [(each.start, each.stop) for each in ranges(list(parts), PARTITIONS)]
 
 
@@ -167,7 +167,7 @@ def _repeats(wanted: tuple[int, int], scratch: Scratch, parts: Iterable[Part]) -
         yield from find_repeats(pieces.popitem()[1])
 
 
-def _combine(_start: None, plans: Iterable[SpanPlan], repeats: Iterable[SpanRepeats], folder: str) -> Plan:
+def _combine(_start: bytes, plans: Iterable[SpanPlan], repeats: Iterable[SpanRepeats], folder: str) -> Plan:
     plan = combine(plans, repeats)
     if files.exists(files.join(folder, HEADER_FILE)):  # not where an engine repeats a run that is published
         files.write_json(files.join(folder, PLAN_FILE), {"rows": plan.rows, "todo": plan.todo})

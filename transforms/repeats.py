@@ -79,7 +79,7 @@ class FindRepeats(beam.PTransform):
             | "Spread" >> beam.Reshuffle()
             | "ReadAgain" >> beam.Map(repeats_of_span, self.reading)
         )
-        start = pcoll.pipeline | "Once" >> beam.Create([None])
+        start = pcoll.pipeline | "Once" >> beam.Impulse()
         return start | "Table" >> beam.Map(_table, beam.pvalue.AsIter(rows))
 
 
@@ -130,5 +130,5 @@ def _repeating(plan: Plan) -> Iterable[tuple[Span, bytes]]:
     return plan.repeats.items()
 
 
-def _table(_start: None, parts: Iterable[bytes]) -> bytes:
+def _table(_start: bytes, parts: Iterable[bytes]) -> bytes:
     return repeats_table(parts)

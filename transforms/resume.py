@@ -27,6 +27,7 @@ from transforms.tally import TALLY, bundle_tally
 
 Retry = Literal["retryable", "all", "none"]
 
+RECOVERED = "recovered"
 _BATCH = 65_536
 
 
@@ -93,8 +94,8 @@ def done_ids(prior: Prior | PriorRows, retry: Retry, reasons: Collection[str] = 
 
 @dataclass
 class DoneIds(beam.PTransform):
-    """Prior, PriorRows -> the Parts, written to `scratch`, that hold the digests of all done ids: see
-    done_digests.Done.
+    """(Prior or PriorRows, whether this launch published it) -> the Parts, written to `scratch`, that hold the digests
+    of done ids: see done_digests.Done. Those of what this launch published are under RECOVERED.
 
     Failures for one of `reasons` are not done, whatever `retry` says."""
 
@@ -104,7 +105,8 @@ class DoneIds(beam.PTransform):
 
     def expand(self, pcoll: Any) -> Any:
         read = beam.ParDo(_ReadIds(self.retry, self.reasons, self.scratch)).with_output_types(Part)
-        return pcoll | "SpreadPrior" >> beam.Reshuffle() | "ReadIds" >> read
+        outputs = read.with_outputs(RECOVERED, main="done")
+        return pcoll | "SpreadPrior" >> beam.Reshuffle() | "ReadIds" >> outputs
 
 
 class _ReadIds(beam.DoFn):
@@ -114,19 +116,26 @@ class _ReadIds(beam.DoFn):
         self._scratch = scratch
 
     def start_bundle(self) -> None:
-        self._packer = DonePacker()
+        self._packers = {False: DonePacker(), True: DonePacker()}
 
-    def process(self, prior: Prior | PriorRows) -> Iterator[Part]:
+    def process(self, found: tuple[Prior | PriorRows, bool]) -> Iterator[Any]:
+        prior, recovered = found
+        packer = self._packers[recovered]
         for identifier in done_ids(prior, self._retry, self._reasons):
-            if self._packer.add(digest(identifier)):
-                yield from self._written()
+            if packer.add(digest(identifier)):
+                yield from (_tagged(part, recovered) for part in self._written(packer))
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from map(GlobalWindows.windowed_value, self._written())
+        for recovered, packer in self._packers.items():
+            yield from (_tagged(GlobalWindows.windowed_value(part), recovered) for part in self._written(packer))
 
-    def _written(self) -> list[Part]:
-        part = self._scratch.write(self._packer.take(), PARTITIONS)
+    def _written(self, packer: DonePacker) -> list[Part]:
+        part = self._scratch.write(packer.take(), PARTITIONS)
         return [] if part is None else [part]
+
+
+def _tagged(part: Any, recovered: bool) -> Any:
+    return beam.pvalue.TaggedOutput(RECOVERED, part) if recovered else part
 
 
 @dataclass

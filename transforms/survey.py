@@ -110,7 +110,7 @@ class CountReasons(beam.DoFn):
         yield GlobalWindows.windowed_value({"set_aside": self._tally})
 
 
-def write_survey(_start: None, folder: str, tally: Tally, met: Iterable[tuple[int, int]], picked: bytes) -> None:
+def write_survey(_start: bytes, folder: str, tally: Tally, met: Iterable[tuple[int, int]], picked: bytes) -> None:
     """Leaves a survey in `folder`, for `read_survey`."""
     value = {"tally": tally, "met": list(met), "picked": base64.b64encode(picked).decode()}
     files.write_json(files.join(folder, SURVEY_FILE), value)

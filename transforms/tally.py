@@ -38,6 +38,13 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return result
 
 
+def counted(tallies: Iterable[Any]) -> Any:
+    """The sum of collections of tallies, as a singleton side input."""
+    together = tuple(tallies) | "Tallies" >> beam.Flatten()
+    whole = together | "Count" >> beam.CombineGlobally(total).without_defaults()
+    return beam.pvalue.AsSingleton(whole, default_value={})
+
+
 def bundle_tally(tally: Tally) -> Any:
     """A tally as `finish_bundle` has to emit it: tagged, with a window of its own."""
     return beam.pvalue.TaggedOutput(TALLY, GlobalWindows.windowed_value(tally))

@@ -10,7 +10,18 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from transforms.digests import digest
 from transforms.done_digests import Done, DoneDigests, DoneKey
-from transforms.resume import DoneIds, DropDone, Prior, Retry, done_failure, done_ids, read_jsonl, result_ids
+from transforms.given import Given
+from transforms.resume import (
+    RECOVERED,
+    DoneIds,
+    DropDone,
+    Prior,
+    Retry,
+    done_failure,
+    done_ids,
+    read_jsonl,
+    result_ids,
+)
 from transforms.rows import UNCALLED
 from transforms.scratch import Part, Scratch
 from transforms.tally import TALLY, total
@@ -112,7 +123,8 @@ def test_the_digests_without_those_of_a_reason(prior: list[Prior], place: Scratc
         assert [name for name in sorted(DONE_BY_MODE["none"]) if digest(name) in found] == ["a", "b", "c", "later"]
 
     with pipeline() as p:
-        assert_that(p | beam.Create(prior) | DoneIds("none", ("refusal",), place), check)
+        found = p | Given([(item, False) for item in prior]) | DoneIds("none", ("refusal",), place)
+        assert_that(found.done, check)
 
 
 @pytest.mark.parametrize("retry", ["retryable", "all", "none"])
@@ -124,13 +136,32 @@ def test_the_digests_of_all_done_ids(
         assert {name for name in DONE_BY_MODE["none"] if digest(name) in found} == DONE_BY_MODE[retry]
 
     with pipeline() as p:
-        assert_that(p | beam.Create(prior) | DoneIds(retry, (), place), check)
+        found = p | Given([(item, False) for item in prior]) | DoneIds(retry, (), place)
+        assert_that(found.done, check)
+        assert_that(found[RECOVERED], equal_to([]), label="recovered")
 
 
 def test_nothing_prior(place: Scratch, pipeline: Callable[[], Any]) -> None:
     with pipeline() as p:
-        none = p | beam.Create([]).with_output_types(Prior)
-        assert_that(none | DoneIds("retryable", (), place), equal_to([]))
+        found = p | Given([]) | DoneIds("retryable", (), place)
+        assert_that(found.done, equal_to([]))
+        assert_that(found[RECOVERED], equal_to([]), label="recovered")
+
+
+def test_what_this_launch_published_is_kept_apart(
+    prior: list[Prior], place: Scratch, pipeline: Callable[[], Any]
+) -> None:
+    def holds(*names: str) -> Callable[[list[Part]], None]:
+        def check(parts: list[Part]) -> None:
+            found = DoneDigests(DoneKey(place).held(), parts)
+            assert {name for name in ("a", "b", "c") if digest(name) in found} == set(names)
+
+        return check
+
+    with pipeline() as p:
+        found = p | Given([(prior[0], False), (prior[1], True)]) | DoneIds("retryable", (), place)
+        assert_that(found.done, holds("a", "b"))
+        assert_that(found[RECOVERED], holds("a", "c"), label="recovered")
 
 
 def test_done_records_are_counted_as_recovered_or_skipped(

@@ -86,6 +86,7 @@ def test_a_killed_launcher(workspace: Any, mock: Any, pool: Any, engine: list[st
     assert server.calls() == COUNT
 
 
+@pytest.mark.soak
 def test_an_interrupt(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
     server = mock("-latency", "60")
     configure(workspace, server)
@@ -104,6 +105,7 @@ def test_an_interrupt(workspace: Any, mock: Any, pool: Any, engine: list[str]) -
     assert server.calls() == COUNT
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_an_engine_that_gives_up_is_put_in_plain_words(workspace: Any, mock: Any, pool: Any, spark: list[str]) -> None:
     server = mock("-latency", "60")
@@ -125,6 +127,7 @@ def test_an_engine_that_gives_up_is_put_in_plain_words(workspace: Any, mock: Any
     assert server.calls() <= COUNT + IN_FLIGHT
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
