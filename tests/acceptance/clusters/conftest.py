@@ -29,8 +29,25 @@ OPENED = [
     *(f"java.base/java.util.{name}" for name in ("concurrent", "concurrent.atomic")),
     *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "security.action", "util.calendar")),
 ]
-FLINK_CONFIGURATION = """\
-restart-strategy: {type: fixed-delay, fixed-delay: {attempts: 4, delay: 1 s}}
+# What the README has users put into Flink's configuration, and for this session cluster of one slot manager at a time,
+# what its installation would have brought.
+RECIPE = (
+    (SOURCE / "configs" / "engines" / "flink.yaml").read_text(encoding="utf-8").replace("delay: 10 s", "delay: 1 s")
+)
+SESSION = """\
+jobmanager: {rpc: {address: 127.0.0.1, port: %(rpc)d}, bind-host: 127.0.0.1, memory: {process: {size: 1g}}}
+rest: {address: 127.0.0.1, port: %(rest)d, bind-address: 127.0.0.1}
+heartbeat: {interval: 1000, timeout: 8000}
+taskmanager.host: 127.0.0.1
+taskmanager.bind-host: 127.0.0.1
+taskmanager.cpu.cores: 1
+taskmanager.memory:
+  framework: {heap: {size: 128m}, off-heap: {size: 128m}}
+  task: {heap: {size: 384m}, off-heap: {size: 64m}}
+  network: {min: 128m, max: 128m}
+  managed: {size: 64m}
+  jvm-metaspace: {size: 128m}
+  jvm-overhead: {min: 128m, max: 128m}
 """
 MAIN = {
     "flink": "org.apache.beam.runners.flink.FlinkJobServerDriver",
@@ -118,7 +135,7 @@ def pool(installed: Path, tmp_path: Path, workspace: Any) -> Iterator[Pool]:
 def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The flags that choose a Flink of our own, with four slots, which restarts what failed."""
     folder = tmp_path_factory.mktemp("flink")
-    (folder / "config.yaml").write_text(FLINK_CONFIGURATION, encoding="utf-8")
+    (folder / "config.yaml").write_text(RECIPE, encoding="utf-8")
     with job_server("flink", folder, ["--flink-master=[local]", f"--flink-conf-dir={folder}"]) as flags:
         yield [*flags, "--parallelism=4"]
 
@@ -130,31 +147,55 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         yield flags
 
 
+class Session(NamedTuple):
+    """A session cluster of Flink."""
+
+    flags: list[str]
+    task_manager: Callable[[], Any]  # one more, while a block lasts
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    """A session cluster that has no task manager yet: each program is a process of its own."""
+    folder = tmp_path / "flink"
+    folder.mkdir()
+    rest = free_port()
+    (folder / "config.yaml").write_text(RECIPE + SESSION % {"rpc": free_port(), "rest": rest}, encoding="utf-8")
+    runtime, configured = "org.apache.flink.runtime", ["--configDir", str(folder)]
+    job_manager = java("flink", f"{runtime}.entrypoint.StandaloneSessionClusterEntrypoint", folder, configured)
+    with job_manager, job_server("flink", folder, [f"--flink-master=127.0.0.1:{rest}"]) as flags:
+        yield Session(
+            [*flags, "--parallelism=4"],
+            lambda: java("flink", f"{runtime}.taskexecutor.TaskManagerRunner", folder, configured),
+        )
+
+
 @contextmanager
 def job_server(engine: str, folder: Path, flags: Iterable[str]) -> Iterator[list[str]]:
     """A job server with its engine inside, while the block lasts: the flags that choose it."""
     port = free_port()
+    ports = f"--job-port={port}", "--artifact-port=0", "--expansion-port=-1"
+    with java(engine, MAIN[engine], folder, [*ports, *flags, f"--artifacts-dir={folder / 'artifacts'}"]):
+        yield ["--runner=PortableRunner", f"--job_endpoint=127.0.0.1:{port}", "--job-server-timeout=120"]
+
+
+@contextmanager
+def java(engine: str, main: str, folder: Path, flags: Iterable[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of an engine, while the block lasts."""
     command = [
-        *java(),
+        shutil.which("java") or pytest.skip("there is no Java"),
+        "-Xmx1g",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
         *("-Dspark.ui.enabled=false", "-Dspark.driver.host=127.0.0.1", "-Dspark.driver.bindAddress=127.0.0.1"),
-        *("-cp", f"{jars(engine)}/*", MAIN[engine], f"--job-port={port}", "--artifact-port=0", "--expansion-port=-1"),
-        *flags,
-        f"--artifacts-dir={folder / 'artifacts'}",
+        *("-cp", f"{jars(engine)}/*", main, *flags),
     ]
-    log = folder / "log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen(command, cwd=folder, stdout=stream, stderr=stream)
+    with (folder / f"{main.rpartition('.')[2]}.log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
-        yield ["--runner=PortableRunner", f"--job_endpoint=127.0.0.1:{port}", "--job-server-timeout=120"]
+        yield process
     finally:
         process.terminate()
         process.wait(60)
-
-
-def java() -> list[str]:
-    """Java, with as much memory as tests need."""
-    return [shutil.which("java") or pytest.skip("there is no Java"), "-Xmx1g"]
 
 
 def jars(engine: str) -> Path:

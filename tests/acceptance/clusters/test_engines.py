@@ -106,6 +106,25 @@ def test_an_interrupt(workspace: Any, mock: Any, pool: Any, engine: list[str]) -
 
 
 @pytest.mark.soak
+@pytest.mark.flink
+def test_a_killed_task_manager(workspace: Any, mock: Any, pool: Any, session: Any) -> None:
+    """The job goes on where another one comes in its place. Its worker lives on for as long as its calls do."""
+    server = mock("-latency", "60")
+    configure(workspace, server)
+    with session.task_manager() as first:
+        started = workspace.start(*session.flags, *pool.flags())
+        started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+        first.kill()
+    with session.task_manager():
+        ran = started.wait()
+
+    assert ran.code == 0, ran.err
+    assert is_whole(workspace)
+    assert COUNT <= server.calls() <= COUNT + IN_FLIGHT
+    assert "| replayed " in ran.out
+
+
+@pytest.mark.soak
 @pytest.mark.spark
 def test_an_engine_that_gives_up_is_put_in_plain_words(workspace: Any, mock: Any, pool: Any, spark: list[str]) -> None:
     server = mock("-latency", "60")
