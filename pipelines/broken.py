@@ -15,9 +15,17 @@ from transforms.stop import WorkerLost
 # What stands around the name of an error: Beam's about the job, Java's about a cause.
 _FRAMED = re.compile(r"^(Pipeline \S+ failed in state [A-Z]+: |Caused by: )")
 _FRAMES = ("at ", "... ", "Driver stacktrace:")
-_JAVA = re.compile(r"^([a-z_$][\w$]*\.){2,}(?=[A-Z])|(?<=: )([a-z_$][\w$]*\.){2,}(?=[A-Z][\w$]*(Error|Exception))")
+_PACKAGE = r"([a-z_]\w*\.){2,}([A-Z]\w*\$)*"
+_JAVA = re.compile(rf"^{_PACKAGE}(?=[A-Z])|(?<=: ){_PACKAGE}(?=[A-Z]\w*(Error|Exception))")
 _TWICE = re.compile(r"(\b\w+: )\1+")  # an error that wraps one of its kind
-_LOST = re.compile(r"\bStatusRuntimeException: (CANCELLED|UNAVAILABLE)\b")  # of gRPC, between the engine and a worker
+# gRPC is what an engine and its workers speak.
+_HINTS = (
+    (re.compile(r"\bStatusRuntimeException: CANCELLED\b"), "a worker process has ended"),
+    (
+        re.compile(r"\bStatusRuntimeException: UNAVAILABLE\b|\bConnectException: "),
+        "the engine cannot reach a worker, or what --environment_config names, or a machine of its own",
+    ),
+)
 _ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
 
 
@@ -55,13 +63,21 @@ def root_cause(error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith(_FRAMES)]
     found = [line for line in lines if _names_error(line)]
     python = [line for line in found if not _JAVA.match(line)]
-    text = (python or found or lines or [""])[-1]
     if not found:
-        return f"{type(error).__name__}: {text}"
-    told = _TWICE.sub(r"\1", _JAVA.sub("", text))
-    return f"a worker process has ended or cannot be reached ({told})" if _LOST.search(text) else told
+        return f"{type(error).__name__}: {lines[-1] if lines else ''}"
+    if python:
+        return python[-1]
+    told = _TWICE.sub(r"\1", _JAVA.sub("", _innermost(found)))
+    hints = [hint for pattern, hint in _HINTS if any(map(pattern.search, found))]
+    return f"{hints[0]} ({told})" if hints else told
+
+
+def _innermost(causes: list[str]) -> str:
+    """The last cause, or an earlier one that says the same and more."""
+    said = causes[-1].partition(": ")[2]
+    return max((cause for cause in causes if cause.partition(": ")[2].startswith(said)), key=len)
 
 
 def _names_error(line: str) -> bool:
     name, colon, _rest = line.partition(":")
-    return bool(colon) and name.replace(".", "").isidentifier() and name.endswith(("Error", "Exception"))
+    return bool(colon) and re.fullmatch(r"[\w.$]+(Error|Exception)", name) is not None

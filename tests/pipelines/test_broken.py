@@ -23,6 +23,12 @@ JAVA_FRAMES = """\
 \t... 3 more
 """
 LOST = "org.apache.beam.vendor.grpc.v1p60p1.io.grpc.StatusRuntimeException: CANCELLED: client cancelled"
+UNAVAILABLE = """\
+org.apache.beam.vendor.grpc.v1p60p1.io.grpc.StatusRuntimeException: UNAVAILABLE: io exception
+Caused by: org.apache.beam.vendor.grpc.v1p60p1.io.netty.channel.AbstractChannel$AnnotatedConnectException: \
+finishConnect(..) failed: Connection refused: /127.0.0.1:1
+Caused by: java.net.ConnectException: finishConnect(..) failed: Connection refused"""
+UNREACHED = "the engine cannot reach a worker, or what --environment_config names, or a machine of its own"
 FAILED = "Pipeline BeamApp-a_b-1 failed in state FAILED: "
 
 
@@ -39,11 +45,19 @@ FAILED = "Pipeline BeamApp-a_b-1 failed in state FAILED: "
             f"{FAILED}org.apache.spark.SparkException: Job aborted due to stage failure: Task 3 in stage 0.0 failed 4 "
             f"times, most recent failure: Lost task 3.3: java.util.concurrent.ExecutionException: {LOST}\n"
             f"{JAVA_FRAMES}Caused by: {LOST}\n{JAVA_FRAMES}\nDriver stacktrace:\n",
-            "a worker process has ended or cannot be reached (StatusRuntimeException: CANCELLED: client cancelled)",
+            "a worker process has ended (StatusRuntimeException: CANCELLED: client cancelled)",
         ),
         (
             f"{FAILED}org.apache.beam.vendor.grpc.v1p60p1.io.grpc.StatusRuntimeException: {LOST}",
-            "a worker process has ended or cannot be reached (StatusRuntimeException: CANCELLED: client cancelled)",
+            "a worker process has ended (StatusRuntimeException: CANCELLED: client cancelled)",
+        ),
+        (
+            f"{FAILED}org.apache.spark.SparkException: Job aborted: {UNAVAILABLE}\n{JAVA_FRAMES}Driver stacktrace:\n",
+            f"{UNREACHED} (AnnotatedConnectException: finishConnect(..) failed: Connection refused: /127.0.0.1:1)",
+        ),
+        (
+            f"{FAILED}java.net.ConnectException: java.net.ConnectException: finishConnect(..) failed: no",
+            f"{UNREACHED} (ConnectException: finishConnect(..) failed: no)",
         ),
         (
             f"{FAILED}java.lang.IllegalArgumentException: no slots\n{JAVA_FRAMES}",

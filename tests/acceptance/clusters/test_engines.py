@@ -137,7 +137,7 @@ def test_an_engine_that_gives_up_is_put_in_plain_words(workspace: Any, mock: Any
 
     assert broken.code == 1
     [said] = [line for line in broken.err.splitlines() if line.startswith("paidonce: ")]
-    assert said.startswith("paidonce: the run broke: a worker process has ended or cannot be reached (")
+    assert said.startswith("paidonce: the run broke: a worker process has ended (")
 
     ran = workspace.run(*spark, *pool.flags(), KEPT)
 
