@@ -25,6 +25,10 @@ _HINTS = (
         re.compile(r"\bStatusRuntimeException: UNAVAILABLE\b|\bConnectException: "),
         "the engine cannot reach a worker, or what --environment_config names, or a machine of its own",
     ),
+    (
+        re.compile(r"\bInterruptedException$"),
+        "the engine gave up, and its own log says why; workers may have another version of paidonce or of Beam",
+    ),
 )
 _ERRNO = re.compile(r"OSError: \[Errno (\d+)\]")
 
@@ -63,13 +67,13 @@ def root_cause(error: BaseException) -> str:
     lines = [line for line in lines if line and not line.startswith(_FRAMES)]
     found = [line for line in lines if _names_error(line)]
     python = [line for line in found if not _JAVA.match(line)]
-    if not found:
-        return f"{type(error).__name__}: {lines[-1] if lines else ''}"
     if python:
         return python[-1]
-    told = _TWICE.sub(r"\1", _JAVA.sub("", _innermost(found)))
-    hints = [hint for pattern, hint in _HINTS if any(map(pattern.search, found))]
-    return f"{hints[0]} ({told})" if hints else told
+    told = _TWICE.sub(r"\1", _JAVA.sub("", _innermost(found or lines or [""])))
+    hints = [hint for pattern, hint in _HINTS if any(map(pattern.search, lines))]
+    if hints:
+        return f"{hints[0]} ({told})"
+    return told if found else f"{type(error).__name__}: {told}"
 
 
 def _innermost(causes: list[str]) -> str:

@@ -63,6 +63,11 @@ FAILED = "Pipeline BeamApp-a_b-1 failed in state FAILED: "
             f"{FAILED}java.lang.IllegalArgumentException: no slots\n{JAVA_FRAMES}",
             "IllegalArgumentException: no slots",
         ),
+        (
+            f"{FAILED}java.lang.InterruptedException",
+            "the engine gave up, and its own log says why; workers may have another version of paidonce or of Beam "
+            "(InterruptedException)",
+        ),
         (f"{FAILED}it was sad", "RuntimeError: it was sad"),
         ("", "RuntimeError: "),
     ],
