@@ -34,9 +34,11 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def hang_ups_end_programs() -> None:
-    """Programs that tests start heed SIGHUP also where the tests themselves were started with nohup."""
+def signals_end_programs() -> None:
+    """Programs that tests start heed SIGHUP and SIGINT also where the tests themselves were started with nohup, or in
+    a script's background: who is started inherits what is ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class S3Server(NamedTuple):

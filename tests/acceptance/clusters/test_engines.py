@@ -32,6 +32,16 @@ def is_whole(workspace: Any) -> bool:
     return workspace.ids() == [row["id"] for row in workspace.rows(COUNT)]
 
 
+def is_under_way(server: Any) -> bool:
+    return bool(server.calls() >= COUNT // 3)
+
+
+def kill_its_worker(started: Any, server: Any, pool: Any) -> None:
+    started.until(lambda: is_under_way(server), "a third is called")
+    [worker] = pool.workers()
+    os.kill(worker, signal.SIGKILL)
+
+
 def test_the_same_results_as_in_this_process(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
     server = mock()
     workspace.write_input(workspace.rows(COUNT), files=3)
@@ -59,9 +69,7 @@ def test_a_killed_worker_costs_what_it_had_under_way(workspace: Any, mock: Any, 
     server = mock("-latency", "60")
     configure(workspace, server)
     started = workspace.start(*engine, *pool.flags())
-    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
-    [worker] = pool.workers()
-    os.kill(worker, signal.SIGKILL)
+    kill_its_worker(started, server, pool)
     ran = started.wait()
 
     assert ran.code == 0, ran.err
@@ -76,7 +84,7 @@ def test_a_killed_launcher(workspace: Any, mock: Any, pool: Any, engine: list[st
     server = mock("-latency", "60")
     configure(workspace, server)
     killed = workspace.start(*engine, *pool.flags(), KEPT)
-    killed.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+    killed.until(lambda: is_under_way(server), "a third is called")
     killed.kill()
     ran = workspace.run(*engine, *pool.flags(), KEPT)
 
@@ -91,7 +99,7 @@ def test_an_interrupt(workspace: Any, mock: Any, pool: Any, engine: list[str]) -
     server = mock("-latency", "60")
     configure(workspace, server)
     started = workspace.start(*engine, *pool.flags(), KEPT)
-    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+    started.until(lambda: is_under_way(server), "a third is called")
     started.send(signal.SIGINT)
     interrupted = started.wait()
 
@@ -113,7 +121,7 @@ def test_a_killed_task_manager(workspace: Any, mock: Any, pool: Any, session: An
     configure(workspace, server)
     with session.task_manager() as first:
         started = workspace.start(*session.flags, *pool.flags())
-        started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
+        started.until(lambda: is_under_way(server), "a third is called")
         first.kill()
     with session.task_manager():
         ran = started.wait()
@@ -130,9 +138,7 @@ def test_an_engine_that_gives_up_is_put_in_plain_words(workspace: Any, mock: Any
     server = mock("-latency", "60")
     configure(workspace, server)
     started = workspace.start(*spark, *pool.flags(), KEPT)
-    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
-    [worker] = pool.workers()
-    os.kill(worker, signal.SIGKILL)
+    kill_its_worker(started, server, pool)
     broken = started.wait()
 
     assert broken.code == 1
