@@ -420,6 +420,16 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
     space.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that runs on both engines and in other variants, each variant always runs on one of them."""
+    for item in items:
+        indices = item.callspec.indices if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        other = next((index for name, index in indices.items() if name != "runner"), None)
+        if other is not None and "runner" in indices and (indices["runner"] + other) % 2:
+            item.add_marker(pytest.mark.soak)
+
+
 @pytest.fixture(params=["in-process", pytest.param("prism", marks=pytest.mark.prism)])
 def runner(request: pytest.FixtureRequest) -> list[str]:
     """The flags that choose an engine: a test that asks for them runs on both."""

@@ -81,7 +81,7 @@ def check_broken(ran: Any, output: Path) -> None:
     assert "Traceback" not in ran.err + ran.out
 
 
-@pytest.mark.parametrize("kind", ["parquet", pytest.param("jsonl", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_a_disk_that_fills_up(workspace: Any, mock: Any, disk: Any, runner: list[str], kind: str) -> None:
     """Whether it is the journal or a shard that finds no more room."""
     server, small = mock("-latency", "2"), disk(1 << 20)

@@ -126,10 +126,7 @@ def test_kills_cost_the_last_seconds_and_nothing_is_there_twice(
     assert stats["paid_twice_calls"] <= 3 * per_kill
 
 
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGINT, id="SIGINT"), pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.soak)],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_in_the_middle(bucket: Bucket, workspace: Any, mock: Callable[..., Any], number: int) -> None:
     server = mock("-latency", "40")
     bucket.prepare(server.url)
