@@ -15,6 +15,7 @@ from transforms.stop import WorkerLost
 # What stands around the name of an error: Beam's about the job, Java's about a cause.
 _FRAMED = re.compile(r"^(Pipeline \S+ failed in state [A-Z]+: |Caused by: )")
 _FRAMES = ("at ", "... ", "Driver stacktrace:")
+_NAMED = re.compile(r"[\w.$]+(Error|Exception):")
 _PACKAGE = r"([a-z_]\w*\.){2,}([A-Z]\w*\$)*"
 _JAVA = re.compile(rf"^{_PACKAGE}(?=[A-Z])|(?<=: ){_PACKAGE}(?=[A-Z]\w*(Error|Exception))")
 _TWICE = re.compile(r"(\b\w+: )\1+")  # an error that wraps one of its kind
@@ -65,7 +66,7 @@ def root_cause(error: BaseException) -> str:
         error = error.__cause__
     lines = [_FRAMED.sub("", line.strip()) for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(_FRAMES)]
-    found = [line for line in lines if _names_error(line)]
+    found = [line for line in lines if _NAMED.match(line)]
     python = [line for line in found if not _JAVA.match(line)]
     if python:
         return python[-1]
@@ -80,8 +81,3 @@ def _innermost(causes: list[str]) -> str:
     """The last cause, or an earlier one that says the same and more."""
     said = causes[-1].partition(": ")[2]
     return max((cause for cause in causes if cause.partition(": ")[2].startswith(said)), key=len)
-
-
-def _names_error(line: str) -> bool:
-    name, colon, _rest = line.partition(":")
-    return bool(colon) and re.fullmatch(r"[\w.$]+(Error|Exception)", name) is not None

@@ -82,6 +82,7 @@ def to_call(pipeline: Any, spec: RunSpec, scratch: Scratch) -> ToCall:
     """Wires the first half of a run: from the input to the records that are to be called. It calls nothing, and
     writes what steps tell each other into `scratch`."""
     stamp = spec.call.stamp
+    # beam.Create shuffles them, and each is opened.
     spans = pipeline | "InputFiles" >> beam.Create(spec.inputs) | "Spans" >> Spans(spec.span_bytes, spec.reading)
     prior = [*((each, False) for each in spec.prior), *((each, True) for each in spec.recovered)]
     ids = pipeline | "Prior" >> Given(prior) | "DoneIds" >> DoneIds(spec.retry, spec.retry_reasons, scratch)
