@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.ports import free_port
+
 PATIENCE = 60.0  # seconds until the server must be there
 REGION = "us-east-1"
 KEYS = {"AWS_ACCESS_KEY_ID": "test-access-key", "AWS_SECRET_ACCESS_KEY": "test-secret-key"}
@@ -125,9 +127,7 @@ class PostgreSQL:
     def __init__(self, binaries: Path, folder: Path, as_user: list[str]) -> None:
         self._binaries, self._data, self._as_user = binaries, folder / "data", as_user
         self._log = folder / "log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         # Text in another order than code points, as most servers have it: nothing may rely on "C" being the default.
         initdb = ["initdb", "-D", str(self._data), "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"]
         self._run(*initdb, "--locale-provider=icu", "--icu-locale=en-US")
@@ -205,9 +205,7 @@ class RedisServer:
 
     def __init__(self, binary: str, folder: Path) -> None:
         self._binary, self._folder = binary, folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.password = ""
         self.start()

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow.dataset
 import pytest
+
+from tests.ports import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MOCK_SOURCE = REPOSITORY.parent / "shared" / "mockllm"
@@ -52,9 +53,7 @@ class Mock:
     """A running mock server: see ../shared/mockllm/README.md for its flags and its stats."""
 
     def __init__(self, binary: str, flags: Iterable[str], log: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self._root = f"http://127.0.0.1:{port}"
         self.url = f"{self._root}/v1"
         with log.open("wb") as stream:

@@ -1,13 +1,14 @@
 """What a cluster has: workers of an installed package, started by a pool, and the job servers of Flink and Spark.
 
-FLINK_JARS and SPARK_JARS name folders with what flink.xml and spark.xml beside this file ask for, e.g.
-`mvn -f flink.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$FLINK_JARS`.
+FLINK_JARS and SPARK_JARS name folders with what job_servers.xml beside this file asks for, e.g.
+`mvn -f job_servers.xml -P flink dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$FLINK_JARS`.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.ports import free_port
+
 SOURCE = Path(__file__).resolve().parents[3]
 # What Flink and Spark reach into, and Java from 17 on keeps from them.
 OPENED = [
@@ -29,8 +32,8 @@ OPENED = [
     *(f"java.base/java.util.{name}" for name in ("concurrent", "concurrent.atomic")),
     *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "security.action", "util.calendar")),
 ]
-# What the README has users put into Flink's configuration, and for this session cluster of one slot manager at a time,
-# what its installation would have brought.
+# What the README has users put into Flink's configuration. For the session cluster: what its installation would have
+# brought.
 RECIPE = (
     (SOURCE / "configs" / "engines" / "flink.yaml").read_text(encoding="utf-8").replace("delay: 10 s", "delay: 1 s")
 )
@@ -126,7 +129,7 @@ def pool(installed: Path, tmp_path: Path, workspace: Any) -> Iterator[Pool]:
     workspace.until(started.is_there, "the pool is there")
     yield started
     for worker in started.workers():
-        os.kill(worker, 9)
+        os.kill(worker, signal.SIGKILL)
     process.terminate()
     process.wait(60)
 
@@ -226,11 +229,3 @@ def archive(tmp_path: Path) -> Callable[[str], Path]:
         return made
 
     return make
-
-
-def free_port() -> int:
-    """One that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -1,4 +1,4 @@
-"""Flink and Spark themselves, over the portable API: workers of an installed package, kills, and the same again."""
+"""Prism, Flink and Spark, over the portable API: workers of an installed package, kills, and the same again."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ IN_FLIGHT = 8
 KEPT = "--environment_cache_millis=60000"
 
 
-@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("flink", "spark")])
-def engine(request: pytest.FixtureRequest) -> Any:
+def on(name: str) -> Any:
+    """The parameter that has a test run on an engine."""
+    return pytest.param(name, marks=getattr(pytest.mark, name))
+
+
+@pytest.fixture(params=[on("flink"), on("spark")])
+def engine(request: pytest.FixtureRequest) -> list[str]:
     """The flags that choose an engine."""
-    return request.getfixturevalue(request.param)
+    flags: list[str] = request.getfixturevalue(request.param)
+    return ["--runner=PrismRunner", *flags[1:]] if request.param == "prism" else flags
 
 
 def configure(workspace: Any, server: Any) -> None:
@@ -32,16 +38,17 @@ def is_whole(workspace: Any) -> bool:
     return workspace.ids() == [row["id"] for row in workspace.rows(COUNT)]
 
 
-def is_under_way(server: Any) -> bool:
-    return bool(server.calls() >= COUNT // 3)
+def until_under_way(started: Any, server: Any) -> None:
+    started.until(lambda: server.calls() >= COUNT // 3, "a third is called")
 
 
 def kill_its_worker(started: Any, server: Any, pool: Any) -> None:
-    started.until(lambda: is_under_way(server), "a third is called")
+    until_under_way(started, server)
     [worker] = pool.workers()
     os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("engine", [on("prism"), on("flink"), on("spark")], indirect=True)
 def test_the_same_results_as_in_this_process(workspace: Any, mock: Any, pool: Any, engine: list[str]) -> None:
     server = mock()
     workspace.write_input(workspace.rows(COUNT), files=3)
@@ -84,7 +91,7 @@ def test_a_killed_launcher(workspace: Any, mock: Any, pool: Any, engine: list[st
     server = mock("-latency", "60")
     configure(workspace, server)
     killed = workspace.start(*engine, *pool.flags(), KEPT)
-    killed.until(lambda: is_under_way(server), "a third is called")
+    until_under_way(killed, server)
     killed.kill()
     ran = workspace.run(*engine, *pool.flags(), KEPT)
 
@@ -99,7 +106,7 @@ def test_an_interrupt(workspace: Any, mock: Any, pool: Any, engine: list[str]) -
     server = mock("-latency", "60")
     configure(workspace, server)
     started = workspace.start(*engine, *pool.flags(), KEPT)
-    started.until(lambda: is_under_way(server), "a third is called")
+    until_under_way(started, server)
     started.send(signal.SIGINT)
     interrupted = started.wait()
 
@@ -121,7 +128,7 @@ def test_a_killed_task_manager(workspace: Any, mock: Any, pool: Any, session: An
     configure(workspace, server)
     with session.task_manager() as first:
         started = workspace.start(*session.flags, *pool.flags())
-        started.until(lambda: is_under_way(server), "a third is called")
+        until_under_way(started, server)
         first.kill()
     with session.task_manager():
         ran = started.wait()
